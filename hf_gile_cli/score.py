@@ -176,7 +176,11 @@ class Scoring(FolderOptions, LabelColumns):
         """Reads the label file, if any."""
         if sum(source is not None for source in (self.labels or None, self.label_file, self.index)) > 1:
             raise typer.BadParameter("pass only one of --label, --label-file and --index")
-        return self.read(self.label_file, columns=())
+        if self.label_file is None:
+            return None
+        from hf_gile.data.label_files import layout_beside
+
+        return self.read(self.label_file, **layout_beside(self.label_file, self.encoding))
 
     def candidates(
         self, label_set: "LabelSet | None", model: "GileForSequenceClassification", processor: "GileProcessor"

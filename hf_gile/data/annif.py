@@ -38,12 +38,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..models.labels_gile import Label, LabelSet
 from .files import Paths, data_suffix, find_files, read_into_memory
-from .homonyms import LeaveOut, make_labels
+from .homonyms import make_labels
 from .loading import Piece, load_pieces
-from .report import ReadReport
+from .report import LeaveOut, ReadReport
 from .schema import clean_label, clean_text, document_id
 from .sniffing import Format, sniff
-from .table_files import file_pieces, missing_column_error, read_rows
+from .table_files import describe_missing_column, file_pieces, read_rows
 from .tables import document_features, is_useful, short_names
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _read_csv_subjects(
                 raise ValueError(f"{file}: choose a language from {', '.join(languages) or 'none'}")
         columns = [f"label_{tag}" for tag in languages]
         if missing := [column for column in columns if column not in row]:
-            raise missing_column_error(missing[0], row, file)
+            raise ValueError(f"{file}: {describe_missing_column(missing[0], row)}")
         name = next((row[column] for column in columns if row[column].strip()), "")
         yield where, [row["uri"], name, row.get("notation", "")]
 
@@ -203,13 +203,15 @@ def _read_documents(
             rows = read_rows(piece, report, _FORMS[suffix], ["text"], [subjects])
         name = names[piece.path]
         rows = ((f"{piece.path}: {where}", f"{name}:{position}", row) for where, position, row in rows)
-    for where, position, row in rows:
-        try:
-            document = {"id": position} | parse(row)
-            document["text"] = clean_text(document["text"], "text").strip()
-        except ValueError as error:
-            report.problem("malformed document", f"{where}: {error}")
-            continue
+
+    def read(located: tuple[Any, str]) -> dict[str, Any]:
+        row, position = located
+        document = {"id": position} | parse(row)
+        document["text"] = clean_text(document["text"], "text").strip()
+        return document
+
+    located = ((where, (row, position)) for where, position, row in rows)
+    for where, document in report.read_each(located, read, "malformed document"):
         if is_useful(document, where, report):
             yield document
 

@@ -1,12 +1,10 @@
 """Reader of texts to score, from files and streams of text lines or tables."""
 
-from __future__ import annotations
-
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import IO, Any, NamedTuple, cast
 
 from .files import MAX_RECORD, PACKED, data_suffix
 from .json_text import is_json_object
@@ -14,7 +12,7 @@ from .loading import Piece
 from .report import ReadReport
 from .schema import clean_text, document_id, join_columns
 from .sniffing import SEEN, Format, Requested, sniff, sniff_bytes
-from .table_files import SUFFIXES, file_pieces, missing_column_error, read_rows
+from .table_files import SUFFIXES, describe_missing_column, file_pieces, read_rows
 
 FORMATS = ("text", "jsonl", "csv")
 """Formats of streams, and of files with any suffix."""
@@ -121,7 +119,7 @@ def _see_file(path: str, format: str | None, requested: Requested, names: Sequen
         raise ValueError(f"{path} is a folder: pass its files, as in {path}/*.txt")
     suffix = data_suffix(Path(path))
     kind = format or ("" if suffix in SUFFIXES else "lines")
-    form = sniff(path, requested, names, kind).refuse(path)
+    form = sniff(path, requested, names, kind)
     lines = format or {".jsonl": "jsonl", ".ndjson": "jsonl"}.get(suffix, kind)
     return Format("text") if form.kind == "empty" and lines in _WITHOUT_HEADER else form
 
@@ -183,22 +181,21 @@ def _read(
     form: Format,
     report: ReadReport,
 ) -> Iterator[Document]:
-    arguments = dict.fromkeys(text, "text") | ({} if id is None else {id: "id"})
-    for position, _, row in read_rows(source, report, form, all_columns=True):
-        where = f"{file}: {position}"
-        try:
-            if form.kind == "text":  # whose lines have no other column, and no missing cells
-                document = Document(None, clean_text(row["text"], text[0]).strip())
-            else:
-                if missing := [column for column in arguments if column not in row]:
-                    raise missing_column_error(missing[0], row, where, arguments[missing[0]], form)
-                key = row.get("id" if id is None else id)
-                if key is not None or id is not None:
-                    key = document_id(key, id or "id")
-                document = Document(key, join_columns(row, text))
-        except ValueError as error:
-            message = str(error)
-            report.problem("malformed row", message if message.startswith(where) else f"{where}: {message}")
-            continue
+    arguments = dict.fromkeys(text, "text")
+    if id is not None:
+        arguments[id] = "id"
+
+    def read(row: Mapping[str, Any]) -> Document:
+        if form.kind == "text":  # whose lines have no other column, and no missing cells
+            return Document(None, clean_text(row["text"], text[0]).strip())
+        if missing := [column for column in arguments if column not in row]:
+            raise ValueError(describe_missing_column(missing[0], row, arguments[missing[0]], form))
+        key = row.get(id or "id")
+        if key is not None or id is not None:
+            key = document_id(key, id or "id")
+        return Document(key, join_columns(row, text))
+
+    rows = ((f"{file}: {where}", row) for where, _, row in read_rows(source, report, form))
+    for _, document in report.read_each(rows, read, "malformed row"):
         report.records += 1
         yield document

@@ -1,8 +1,6 @@
 """Sees in a file's first bytes how characters are encoded."""
 # ruff: noqa: RUF001, RUF002
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections.abc import Iterator, Sequence
@@ -16,6 +14,7 @@ _BOMS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _SAMPLE = 1 << 13  # bytes of lines with other characters than ASCII
+_SHIFTED = re.compile(rb"\+[A-Za-z\d+/]{3,}")  # of UTF-7, in which few other texts with several of these are valid
 _OPENING = "“‘«‹„‚¿¡"
 _CLOSING = "”’»›“‘ºª"
 _MARKS = set("\u00a0€…†‡‰•–—™¢£¥§©®°±²³´µ¶·¹¼½¾×÷№、。「」『』・ー，．：；？！（）") | {*_OPENING, *_CLOSING}
@@ -71,14 +70,26 @@ def resolve_encoding(encoding: str) -> str:
 
 
 def see_unicode(head: bytes) -> str | None:
-    """Returns the encoding of a byte order mark, or UTF-16 if every other byte is NUL."""
+    """Returns the encoding of a byte order mark, UTF-16 if every other byte is NUL, or one whose escapes are seen."""
     for bom, encoding in _BOMS.items():
         if head.startswith(bom):
             return encoding
     for encoding, every_other in (("utf-16-le", head[1:4096:2]), ("utf-16-be", head[:4096:2])):
         if every_other.count(0) > _NULS * len(every_other):
             return encoding
-    return None
+    if re.search(rb"\x1b\$[@B]", head):
+        return "iso2022_jp_ext"
+    is_utf7 = head.isascii() and len(set(_SHIFTED.findall(head))) > 2 and _is_decoded(head, "utf-7")
+    return "utf-7" if is_utf7 else None
+
+
+def _is_decoded(head: bytes, encoding: str) -> bool:
+    """Checks whether bytes are in an encoding; the last character may be cut."""
+    try:
+        codecs.getincrementaldecoder(encoding)().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def see_encoding(head: bytes) -> tuple[str, str]:
@@ -91,11 +102,7 @@ def see_encoding(head: bytes) -> tuple[str, str]:
         >>> see_encoding("kargo geç geldi, müşteri ağladı".encode("cp1254"))
         ('cp1254', 'müşteri')
     """
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(head)  # the last character may be cut
-    except UnicodeDecodeError:
-        pass
-    else:
+    if _is_decoded(head, "utf-8"):
         return "utf-8", ""
     text = head.decode("utf-8", "replace")
     invalid = text.count("\ufffd") - text.endswith("\ufffd")

@@ -1,7 +1,5 @@
 """Finds, opens and decompresses input files."""
 
-from __future__ import annotations
-
 import bz2
 import errno
 import gzip
@@ -37,17 +35,13 @@ _ABOUT = re.compile(
     r"(read_?me|licen[cs]e|copying|copyright|notice|changelog)(\.(txt|md|rst|html?))?$|.*\.pdf$", re.IGNORECASE
 )
 _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+_SAVED_DATASET = ("dataset_dict.json", "state.json")  # written by save_to_disk of datasets
 _MAX_YAML_BYTES = 1 << 20
+_MAX_YAML_DEPTH = 100
 
 
 def data_suffix(path: Path) -> str:
-    """Returns the suffix of a file name, ignoring that of a compression.
-
-    Args:
-        path: The file. If it is a `.zip` archive, the suffix is that of the file in it.
-
-    Returns:
-        The suffix in lower case.
+    """Returns the suffix of a file name in lower case, without that of a compression; in a `.zip`, of the file in it.
 
     Example:
         >>> data_suffix(Path("pubmed20n0014.XML.gz"))
@@ -60,17 +54,12 @@ def data_suffix(path: Path) -> str:
 
 
 def find_files(paths: Paths, suffixes: Sequence[str], any_name: bool = False) -> list[Path]:
-    """Resolves paths to distinct readable files.
-
-    They follow the order of the paths, and are sorted by name within a folder or a glob.
+    """Returns the distinct files of paths, in their order, and sorted by name within a folder or a glob.
 
     Args:
         paths: Files, folders (not searched recursively) and globs.
-        suffixes: Suffixes of readable formats, in lower case and without `.gz`, as `data_suffix` returns them.
-        any_name: Whether files that are named themselves may have any suffix.
-
-    Returns:
-        At least one file.
+        suffixes: Suffixes that are read, as `data_suffix` returns them.
+        any_name: Whether a file that is a path itself may have any suffix.
 
     Raises:
         FileNotFoundError: If a path or glob does not match any file.
@@ -80,23 +69,25 @@ def find_files(paths: Paths, suffixes: Sequence[str], any_name: bool = False) ->
         paths = [paths]
     files: dict[Path, None] = {}
     for pattern in paths:
-        path = Path(pattern)
         if pattern == "":  # an unset shell variable, which Path would resolve to the current folder
             raise FileNotFoundError("paths must name files, folders or globs, got an empty string")
-        if path.is_file():
-            matches = [path]
-        else:
-            matches = sorted(path.iterdir() if path.is_dir() else map(Path, glob(str(pattern), recursive=True)))  # noqa: PTH207
-            if saved := [match for match in matches if match.name in ("dataset_dict.json", "state.json")]:
-                raise ValueError(
-                    f"{saved[0].parent} was written by save_to_disk of datasets: train with --dataset {pattern}, "
-                    'or write it as datasets.load_from_disk(...).to_parquet("table.parquet")'
-                )
-            if not matches and not path.is_dir():
+        path = Path(pattern)
+        matches = [path]
+        if path.is_dir():
+            matches = sorted(path.iterdir())
+        elif not path.is_file():
+            matches = sorted(map(Path, glob(str(pattern), recursive=True)))  # noqa: PTH207
+            if not matches:
                 raise FileNotFoundError(f"nothing matches {pattern} (in {Path.cwd()})")
-        candidates = [match for match in matches if match.is_file()]
-        readable = candidates if any_name and path.is_file() else []
-        readable = readable or [candidate for candidate in candidates if data_suffix(candidate) in suffixes]
+        readable = candidates = [match for match in matches if match.is_file()]
+        saved = next((match for match in candidates if match.name in _SAVED_DATASET), path)
+        if saved != path:
+            raise ValueError(
+                f"{saved.parent} was written by save_to_disk of datasets: train with --dataset {pattern}, "
+                'or write it as datasets.load_from_disk(...).to_parquet("table.parquet")'
+            )
+        if not any_name or candidates != [path]:
+            readable = [candidate for candidate in candidates if data_suffix(candidate) in suffixes]
         if not readable:
             raise ValueError(
                 f"nothing to read at {pattern}: expected {', '.join(suffixes)}, each also compressed as "
@@ -114,15 +105,8 @@ def open_binary(path: str | os.PathLike[str], *, in_memory: bool = False) -> IO[
     A few compressed bytes can expand to any size, so beyond 16 MiB the output is limited to 200 times the size of the
     file, or 32 times if it is read into memory. Text rarely compresses to a twentieth of its size.
 
-    Args:
-        path: The file.
-        in_memory: Whether the caller reads the whole content into memory at once.
-
-    Returns:
-        A stream of the decompressed bytes. Reading raises a ValueError beyond the limit, an EOFError at damage.
-
-    Raises:
-        ValueError: If it is an archive of several files.
+    Reading raises a ValueError beyond the limit, and an EOFError at damage; opening an archive of several files, a
+    ValueError.
     """
     with Path(path).open("rb") as stream:
         start = stream.read(6)
@@ -139,17 +123,7 @@ def is_packed(path: str | os.PathLike[str]) -> bool:
 
 
 def read_into_memory(path: str | os.PathLike[str]) -> bytes:
-    """Reads a file into memory, decompressed.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The content.
-
-    Raises:
-        ValueError: If it is damaged, or exceeds the limit of `open_binary`.
-    """
+    """Reads a file into memory, decompressed; a damaged file and one beyond the limit raise a ValueError."""
     try:
         with open_binary(path, in_memory=True) as stream:
             return b"".join(iter(lambda: stream.read(1 << 20), b""))  # the read after the damage raises an error
@@ -172,10 +146,7 @@ def read_npz(
     Args:
         path: The file.
         names: Names of the arrays.
-        content: Description of the expected content, for messages.
-
-    Returns:
-        The arrays, in the order of the names.
+        content: What is expected, for messages.
 
     Raises:
         ValueError: If it is not an `.npz` file with these arrays, or expands to more than 200 times its size.
@@ -200,18 +171,10 @@ def read_npz(
 
 
 def read_yaml(path: str | os.PathLike[str]) -> Any:
-    """Reads a YAML file of settings.
-
-    Args:
-        path: A UTF-8 file of at most 1 MiB.
-
-    Returns:
-        The content.
+    """Reads a YAML file of settings, in UTF-8 and of at most 1 MiB.
 
     Raises:
-        FileNotFoundError: If the file does not exist.
-        ValueError: If it is not YAML, too long, or has an alias (`*name`), since a few lines of these expand to any
-            size.
+        ValueError: If it is not YAML, too long, or has an alias (`*name`): a few lines of these expand to any size.
     """
     import yaml
 
@@ -221,15 +184,18 @@ def read_yaml(path: str | os.PathLike[str]) -> Any:
         raise ValueError(f"{path} is longer than {_MAX_YAML_BYTES:,} bytes, too long for a settings file")
     try:
         text = data.decode("utf-8-sig")
+        depth = 0
         for event in yaml.parse(text, yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MAX_YAML_DEPTH:  # at each level, the parser takes more time
+                raise ValueError("nested too deeply")
             if isinstance(event, yaml.AliasEvent):
                 line = event.start_mark.line + 1
                 raise ValueError(f"line {line}: aliases are not allowed, replace *{event.anchor[:40]} by its value")
         return yaml.safe_load(text)
     except UnicodeDecodeError as error:
         problem = f"byte {error.start + 1:,} is not UTF-8"
-    except RecursionError:
-        problem = "nested too deeply"
     except Exception as error:  # an invalid date raises ValueError, a mapping as a key TypeError
         problem = " ".join(str(error).split())[:300]
     raise ValueError(f"{path} is not YAML: {problem}")

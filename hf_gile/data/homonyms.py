@@ -1,26 +1,13 @@
 """Makes label sets of what readers read: descriptions, repeated ids, and labels with the same name."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from ..models.labels_gile import Label, LabelSet
-from .report import ReadReport
-from .schema import clean_text
-
-Row = TypeVar("Row")
-
-
-class LeaveOut(Exception):
-    """Says why a row of a vocabulary has no usable label, and its id."""
-
-    def __init__(self, reason: str, label_id: str) -> None:
-        super().__init__(reason)
-        self.label_id = label_id
+from .report import ReadReport, Row
+from .schema import as_names, clean_text
 
 
 def make_labels(
@@ -33,41 +20,36 @@ def make_labels(
 
     Args:
         rows: Rows of the source, with their location for messages.
-        read: Returns the label of a row, and hints for `distinguish`. A `ValueError` says that the row is malformed,
-            `LeaveOut` that it has no label.
+        read: Returns the label of a row, and hints for `distinguish`; see `ReadReport.read_each`.
         report: Counts labels and decides whether malformed rows raise (the default).
         source: The file, for messages.
-
-    Returns:
-        The labels in the order of the rows.
 
     Raises:
         ValueError: If there are no labels. Unless the report says to skip: if a row is malformed, or repeats an id with
             another name.
     """
+
+    def read_valid(row: Row) -> tuple[Label, Sequence[str]]:
+        label, hints = read(row)
+        for text in (label.id, label.name, label.description, *label.synonyms, *hints):
+            clean_text(text, "a text")
+        return label, hints
+
     labels: dict[str, Label] = {}
     hints: dict[str, Sequence[str]] = {}
     locations: dict[str, str] = {}
-    for where, row in rows:
-        try:
-            label, label_hints = read(row)
-            for text in (label.id, label.name, label.description, *label.synonyms, *label_hints):
-                clean_text(text, "a text")
-            first = labels.get(label.id, label)
-            if first.name != label.name:
-                raise ValueError(f"the id {label.id!r} is already used in {locations[label.id]}")
-        except LeaveOut as reason:
-            report.leave_out(str(reason), f"{source}: {where}", reason.label_id)
-        except ValueError as error:
-            report.problem("malformed label", f"{source}: {where}: {error}")
-        else:
-            if first is not label:
-                report.leave_out("repeated", f"{source}: {where}")
-                continue
+    located = ((f"{source}: {where}", row) for where, row in rows)
+    for where, (label, label_hints) in report.read_each(located, read_valid, "malformed label"):
+        first = labels.setdefault(label.id, label)
+        if first is label:
             report.records += 1
-            labels[label.id] = label
             hints[label.id] = label_hints
             locations[label.id] = where
+        elif first.name == label.name:
+            report.leave_out("repeated", where)
+        else:
+            problem = f"the id {label.id!r} is already used in {locations[label.id]}"
+            report.problem("malformed label", f"{where}: {problem}")
     return distinguish(labels.values(), hints, report, source)
 
 
@@ -77,7 +59,7 @@ def distinguish(
     report: ReadReport | None = None,
     source: str = "label set",
 ) -> LabelSet:
-    """Creates a label set in which all labels have different texts.
+    """Makes a label set, in the order of the labels, in which all have different texts.
 
     Labels that share name, description and language get their first hint appended to the description, unless it is the
     same for all of them. Labels that still share their text get their second hint, and so on, and finally their id.
@@ -87,10 +69,7 @@ def distinguish(
         labels: The labels.
         hints: Maps a label id to hints that distinguish it from its homonyms, best first; a hint may be empty.
         report: Counts the labels that shared their text.
-        source: Source of the labels, for error messages.
-
-    Returns:
-        The labels in the same order.
+        source: Source of the labels, for messages.
 
     Raises:
         ValueError: If the labels are not a valid label set, for example because of a repeated id.
@@ -101,6 +80,7 @@ def distinguish(
         ['Mercury: planets', 'Mercury: metals', 'Venus']
     """
     labels = list(labels)
+    report = report or ReadReport()
     rounds = max((len(hints.get(label.id, ())) for label in labels), default=0)
     for turn in range(rounds + 1):
         groups = defaultdict(list)
@@ -108,7 +88,7 @@ def distinguish(
             groups[label.text, label.language].append(position)
         homonyms = [positions for positions in groups.values() if len(positions) > 1]
         for positions in homonyms:
-            if turn == 0 and report is not None:
+            if turn == 0:
                 report.homonyms += len(positions)
             ids = [labels[position].id for position in positions]
             texts = ["".join(hints.get(label_id, ())[turn : turn + 1]) for label_id in ids]
@@ -121,17 +101,12 @@ def distinguish(
                     )
         if not homonyms:
             break
-    if report is not None:
-        report.note(note_case((label.text, label.language) for label in labels))
+    report.note(note_case((label.text, label.language) for label in labels))
     return LabelSet(labels, source)
 
 
 def note_case(texts: Iterable[tuple[str, str | None]]) -> str:
-    """Returns a note on texts of a language that differ only in upper and lower case, or in width; empty if none do.
-
-    Args:
-        texts: Texts of labels, and their languages.
-    """
+    """Returns a note on texts of a language that differ only in upper and lower case, or in width; empty if none do."""
     variants = defaultdict(list)
     for text, language in texts:
         variants[unicodedata.normalize("NFKC", text).casefold(), language].append(text)
@@ -143,13 +118,7 @@ def note_case(texts: Iterable[tuple[str, str | None]]) -> str:
 
 
 def join_descriptions(texts: Iterable[str]) -> str:
-    """Joins texts into a description.
-
-    Args:
-        texts: Texts that describe a label; empty texts are skipped.
-
-    Returns:
-        The texts as sentences, without a full stop at the end.
+    """Joins texts that are not empty into sentences, without a full stop at the end.
 
     Example:
         >>> join_descriptions(["weak heart", "", "The heart pumps too little blood.", "Heart Diseases"])
@@ -164,7 +133,7 @@ def check_choices(describe: str | Iterable[str], choices: Sequence[str]) -> tupl
     Raises:
         ValueError: If a part is not among the choices, or repeated.
     """
-    requested = (describe,) if isinstance(describe, str) else tuple(describe)
+    requested = as_names(describe)
     if not set(requested).issubset(choices) or len(set(requested)) < len(requested):
         raise ValueError(f"describe must be distinct parts of {', '.join(choices)}, in any order, got {describe!r}")
     return requested

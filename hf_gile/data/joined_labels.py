@@ -5,8 +5,6 @@ start and from the end, also where pieces are in alphabetical order. The parts o
 of a hierarchy, stay where they are.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -21,7 +19,10 @@ _USUAL = (";", "|", "\t", "\n", ",", "/")
 _RARE = ";|\t\n"  # signs that hardly any name has
 _NUMERIC = ",;|\t\n "  # signs between class numbers, rather than between the parts of a date
 _NAMES = {"\t": "tab", "\n": "newline", " ": "space"}
-_OTHER = re.compile(r"[^\w\s\"'()\[\]{}]+|__+")
+_OTHER = re.compile(
+    r"(?i:</?(?:br|hr|p|li|div) ?/?>)| (?:and|und|et|y|e|och|og|en|or|oder) |  +|[^\w\s\"'()\[\]{}<]+|<|__+"
+)
+_FIRM = re.compile("[\u2022\u00a6]|</?[a-zA-Z]")  # signs that no name has
 _CODE = re.compile(r"[^\W\d][_.:#]+\w|^[#@]\w")  # a tag, such as cs.CL
 _NUMBER = re.compile(r"[-+]?\d+")
 _ALNUM = re.compile(r"\w")
@@ -35,10 +36,6 @@ _MOVING = 0.3  # share of moving pieces; it is below 0.25 in names, and above 0.
 def joined_by(texts: Iterable[str], known: Container[str] = ()) -> str | None:
     """Returns the sign that joins the labels of cells, or None if a cell seems to be a label.
 
-    Args:
-        texts: Cells.
-        known: Ids of all labels, if they are known.
-
     Example:
         >>> joined_by(["mice; rats", "rats;cats", "cats; mice", "mice;rats; cats"])
         ';'
@@ -48,8 +45,11 @@ def joined_by(texts: Iterable[str], known: Container[str] = ()) -> str | None:
     others = Counter(sign for cell in cells for sign in set(_OTHER.findall(cell)))
     frequent = [sign for sign, number in others.most_common(8) if number > 0.1 * len(cells) and sign not in _USUAL]
     all_cells = "\0".join(cells)
-    longer = [sign for sign in frequent if all_cells.count(sign[0]) == all_cells.count(sign) and sign[0] in _USUAL]
-    for sign in (*longer, *_USUAL, " ", *frequent):  # such as ";#"
+    longer = [
+        sign for sign in frequent if all_cells.count(sign[0]) == all_cells.count(sign) and sign[0] in (*_USUAL, "<")
+    ]
+    spaced = [sign for sign in frequent if sign[0] == " "]
+    for sign in (*longer, *_USUAL, *spaced, " ", *frequent):  # such as ";#" and " and "
         joined = {cell: split(cell, sign) for cell in cells if sign in cell}
         if sign in ";|," and joined and all(cell.endswith(sign) for cell in cells):
             return sign
@@ -62,10 +62,6 @@ def joined_by(texts: Iterable[str], known: Container[str] = ()) -> str | None:
 
 def joins_known(texts: Iterable[str], known: Collection[str]) -> str | None:
     """Returns the sign that certainly joins labels: all pieces of cells are known, and no label may be such a cell.
-
-    Args:
-        texts: Cells, perhaps only the first of a table.
-        known: Ids of all labels.
 
     Example:
         >>> joins_known(["mice; rats", "mice"], {"mice", "rats"})
@@ -92,15 +88,12 @@ def split(cell: str, sign: str) -> list[str]:
 
 
 def refuse_joined(texts: Sequence[str], title: str, known: Collection[str]) -> None:
-    """Refuses cells that look like several labels each, or that a model cannot learn.
+    """Refuses cells that look like several labels each, or that a model cannot learn, with the flag that decides.
 
     Args:
         texts: Cells.
         title: The column, for messages.
         known: Ids of all labels, if they are known.
-
-    Raises:
-        ValueError: With the flag that decides.
     """
     unknown = [text for text in texts if clean_label(text) not in known]
     if not unknown:
@@ -126,7 +119,7 @@ def refuse_joined(texts: Sequence[str], title: str, known: Collection[str]) -> N
         raise ValueError(
             f"{title}: {len(set(texts)):,} of {len(texts):,} cells are different, such as {shortened(texts[0])}, and "
             f"look like {kind}, so there is nothing to learn: choose another column with --labels, name ids with "
-            "--label_file, or pass --separator none if each is a label"
+            "--label_file, pass --separator with the sign between labels, or --separator none if each cell is a label"
         )
 
 
@@ -136,14 +129,7 @@ def are_different(texts: Sequence[str]) -> bool:
 
 
 def separator_hint(ids: Iterable[str], known: set[str]) -> str:
-    """Suggests a separator if unknown label ids look like several ids in a text.
-
-    Args:
-        ids: Unknown label ids.
-        known: Known label ids.
-
-    Returns:
-        A question to append to a message; empty if no id looks like several.
+    """Suggests a separator, for the end of a message, if unknown label ids look like several ids in a text.
 
     Example:
         >>> separator_hint(["mice;rats"], {"mice"})
@@ -173,18 +159,18 @@ def _are_joined(joined: Mapping[str, Sequence[str]], cells: Mapping[str, int], s
     uses = Counter(piece for parts in joined.values() for piece in set(parts))
     uses.update(cell for cell in cells if cell not in joined)
     recurring = sum(uses[piece] > 1 for piece in pieces) / len(pieces)
-    if sign in _RARE:
+    if sign in _RARE or _FIRM.match(sign):
         return recurring >= 0.5 or _move(joined, 1)
     if sign not in _NUMERIC and (any("://" in cell for cell in joined) or all(map(_NUMBER.fullmatch, pieces))):
         return False  # addresses, numbers, dates, times, versions
     alone = sum(piece in cells for piece in pieces) / len(pieces)
-    if sign == "," and alone == 1:
+    if alone == 1 and (sign == "," or (sign.strip() not in ("", "-", "_") and len(joined) > 2)):
         return True
     is_small = 2 * len(uses) <= len(cells)  # the vocabulary
     if share < 0.1 or recurring < 0.2 or not _move(joined, 4 if is_small or sign in ", " else 8):
         return False
     if sign != " ":
-        return sign in ",/" or is_small or (len(joined) >= 5 and alone > 0.6)
+        return sign in ",/\u2013" or sign[0] == " " or is_small or (len(joined) >= 5 and alone > 0.6)
     # Words of phrases recur, too, and some are in most phrases.
     are_codes = sum(_CODE.search(piece) is not None for piece in uses) > 0.3 * len(uses)
     is_free = alone > 0.7 and max(uses.values()) <= 0.5 * len(cells)

@@ -16,14 +16,7 @@ _PARSER = json.JSONDecoder()
 
 
 def check_parts(text: str | bytes) -> None:
-    """Refuses JSON of more than `MAX_PARTS` lists and objects, each of which takes much more memory than its text.
-
-    Args:
-        text: The JSON.
-
-    Raises:
-        ValueError: If it has more.
-    """
+    """Refuses JSON of more than `MAX_PARTS` lists and objects, each of which takes much more memory than its text."""
     if len(text) <= MAX_PARTS:
         return
     brackets: tuple[Any, Any] = ("[", "{") if isinstance(text, str) else (b"[", b"{")
@@ -44,9 +37,7 @@ def is_json_object(line: str) -> bool:
 def read_records(stream: IO[bytes], encoding: str) -> Iterator[object]:
     """Yields the items of a list in limited memory, or those of the only list of objects in an object.
 
-    Args:
-        stream: The bytes, such as `[{"text": "On mice."}]` or `{"version": 1, "data": [{"text": "On mice."}]}`.
-        encoding: Any encoding of Python.
+    Such JSON is `[{"text": "On mice."}]` or `{"version": 1, "data": [{"text": "On mice."}]}`.
 
     Raises:
         ValueError: If it is other JSON, or damaged.

@@ -1,12 +1,11 @@
 """Reads single cells of labels: lists written as text, numbers, zeros and ones, cells without a value."""
 
-from __future__ import annotations
-
 import ast
 import json
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from decimal import Decimal
 from numbers import Integral, Real
 from reprlib import repr as shortened
 from typing import Any
@@ -19,7 +18,7 @@ MISSING = {
     "Nil", "#N/A", "#NA", "#NV", "#VALUE!", "#WERT!", "#REF!",
     "#DIV/0!", "#NAME?", "#NUM!", "#NULL!", "(null)", "(blank)",
     "(none)", "(leer)", "(vide)", "<none>", "<NA>", "-", "--", "\u2013",
-    "\u2014", ".", "?",
+    "\u2014", ".", "?", "character(0)", "logical(0)", "integer(0)",
 }  # fmt: skip
 """How programs and people write a cell without a value, which may be in brackets. A word such as "none" is a label."""
 
@@ -36,19 +35,23 @@ _ANSWERS = (
 _YES = {yes for yes, _ in _ANSWERS}
 _NO = {no for _, no in _ANSWERS if no}
 _LONGEST_OBJECTS = 1 << 16  # characters; Python's parser takes much more memory than that of JSON
-_WHOLE = re.compile(r"-?\d+\.0*")
+_WHOLE = re.compile(r"-?\d+\.(0*|\d+e\+\d\d)")
+_BIT = r"(?:0(?:\.0*)?|1(?:\.0*)?)(?:e\+00)?"
+_BITS = re.compile(rf"{_BIT}(?:\s*([,;|/])\s*|(\s)\s*|){_BIT}")
 _TAG = re.compile("<([^<>]+)>")
 _TAGS = re.compile(r"(?:<[^<>]+>\s*)+")
 _COMMA = re.compile(r"^([01]),(?=\d+$)")  # of decimals in much of Europe
 _OPEN, _CLOSE = "[({", "])}"
-_WRAPPER = re.compile(
-    r"(?:(?:np\.)?[aA]rray|tensor|deque|frozenset|set|tuple|list|Index|c)\((.*?)(?:,\s*\w+=[^()\[\]]*)?\)", re.DOTALL
-)
+_SPARK = r"(?:mutable\.)?(?:WrappedArray|ArraySeq|ArrayBuffer)\("  # starts no label, unlike List(
+_WRAPPED = rf"(?:{_SPARK}|(?:(?:np\.)?[aA]rray|tensor|deque|frozenset|[sS]et|tuple|[lL]ist|Vector|Index|c)\()"
+_WRAPPER = re.compile(rf"{_WRAPPED}(.*?)(?:,\s*\w+=[^()\[\]]*)?\)", re.DOTALL)
+LIST_START = re.compile(rf"[\[{{]|{_WRAPPED}")
+_CERTAIN = re.compile(rf"""{_SPARK}|c\(\d|(?:[\[{{(]|{_WRAPPED}[\[{{(]?)\s*(?:[\w.]+ = )?["']""")
 _NUMBER = re.compile(r"[+-]?(0|[1-9]\d*|(?=\.\d))(\.\d*)?([eE][+-]?\d+)?|nan", re.ASCII)
 _QUOTED = r"""(b?"(?:[^"\\]|\\.)*"|b?'(?:[^'\\]|\\.)*')"""
 _BARE = r"""((?!\.\.\.)[^\s,'"\[\](){}][^,\n\[\](){}]*)"""  # an ellipsis stands for items that are lost
 _ONE_QUOTED = re.compile(r"""[=b]?(["'])([^"'\\\[({][^"'\\]*)\1""")  # ="007" is text in Excel
-_ITEM = re.compile(rf"\s*(?:np\.\w+\()?(?:{_QUOTED}\)?(?=[\s,]|$)|{_BARE}\)?)\s*,?", re.DOTALL)
+_ITEM = re.compile(rf"\s*(?:np\.\w+\(|[\w.]+ = (?=[\"']))?(?:{_QUOTED}\)?(?=[\s,]|$)|{_BARE}\)?)\s*,?", re.DOTALL)
 
 
 def is_missing(value: Any) -> bool:
@@ -60,17 +63,10 @@ def is_missing(value: Any) -> bool:
 
 
 def clean_id(value: object, name: str = "a label") -> str:
-    """Checks a label id.
-
-    Args:
-        value: A text, a whole number or a boolean.
-        name: Name for messages.
-
-    Returns:
-        The id as `clean_label` writes it, without markup and entities of HTML.
+    """Returns a label id, which may be a whole number or a boolean, as `clean_label` writes it, without markup of HTML.
 
     Raises:
-        ValueError: If it is empty or of another type.
+        ValueError: If it is empty or of another type; the message has its `name`.
     """
     if isinstance(value, bool):
         return str(value).lower()
@@ -143,6 +139,7 @@ def _parsed(parse: Callable[[str], Any], text: str) -> Any:
 
 def number_of(word: str) -> int | float | bool | None:
     """Returns the number that a word is written for; None for another word."""
+    word = word.strip()
     if word in ("True", "False"):
         return word == "True"
     if _NUMBER.fullmatch(word) is None:  # such as 007
@@ -156,16 +153,30 @@ def are_lists(texts: Sequence[str]) -> bool:
 
 
 def has_lists(texts: Sequence[str]) -> bool:
-    """Checks whether a text is a list with quotes for `parse_list`, as no label is."""
-    return any(
-        text[1:].lstrip()[:1] in ("'", '"') and parse_list(text) is not None for text in texts if text[0] in "[{"
-    )
+    """Checks whether a text is a list for `parse_list` that starts as no label does, such as with a quote."""
+    return any(_CERTAIN.match(text) and parse_list(text) is not None for text in texts)
 
 
 def are_flags(cells: Collection[Any]) -> bool:
     """Checks whether cells are numbers from 0 to 1, or the same two words for yes and no; False without cells."""
     words = {cell.strip().lower() for cell in cells if isinstance(cell, str)} & (_YES | _NO)
     return bool(cells) and any(words <= {*pair} for pair in _ANSWERS) and all(map(is_flag, cells))
+
+
+def sign_of_bits(texts: Sequence[Any]) -> str | None:
+    """Returns the sign, perhaps empty, between as many zeros and ones in each text, and None if there are others.
+
+    Example:
+        >>> sign_of_bits(["0, 1, 1", "1, 0, 0"]), sign_of_bits(["011", "100"]), sign_of_bits(["10", "11"])
+        (',', '', None)
+    """
+    match = _BITS.match(texts[0]) if texts and all(isinstance(text, str) for text in texts) else None
+    if match is None:
+        return None
+    sign = match[1] or match[2] or ""
+    rows = [[bit.strip() for bit in (text.split(sign) if sign else text) if bit.strip()] for text in texts]
+    are_bits = all(re.fullmatch(_BIT, bit) for row in rows for bit in row) and len(set(map(len, rows))) == 1
+    return sign if are_bits and (sign or any(text.startswith("0") for text in texts)) else None
 
 
 def is_flag(value: Any) -> bool:
@@ -196,9 +207,17 @@ def read_flag(value: Any, column: str) -> bool:
     return float(as_number(value) or 0) > 0.5
 
 
-def is_whole(text: str) -> bool:
-    """Checks whether a text is a whole number that a library wrote with a point."""
-    return _WHOLE.fullmatch(text.strip()) is not None
+def whole_number(text: str) -> str | None:
+    """Returns the digits of a whole number that a library wrote with a point, such as 3.0 or 1.20e+01; otherwise None.
+
+    Example:
+        >>> whole_number("3.0"), whole_number("1.20e+01"), whole_number("1.25e+01"), whole_number("3")
+        ('3', '12', None, None)
+    """
+    if _WHOLE.fullmatch(text.strip()) is None:
+        return None
+    digits, _, rest = f"{Decimal(text.strip()):f}".partition(".")
+    return None if rest.strip("0") else digits
 
 
 def class_name(value: object, names: Sequence[str]) -> str:

@@ -5,8 +5,6 @@ numbers, numbers by label, or several labels joined by a sign. A table may also 
 label. `see` decides from the first rows what a column is, says so in a line, and refuses what is ambiguous.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -18,6 +16,7 @@ from typing import Any, NamedTuple
 
 from .joined_labels import SPELLED, are_different, joined_by, joins_known, refuse_joined
 from .label_cells import (
+    LIST_START,
     MISSING,
     are_flags,
     are_lists,
@@ -28,19 +27,21 @@ from .label_cells import (
     has_lists,
     is_flag,
     is_missing,
-    is_whole,
     number_of,
     parse_list,
     read_flag,
+    sign_of_bits,
+    whole_number,
 )
-from .schema import decode_entities
+from .schema import as_list, decode_entities
 
 SAMPLE = 2000
 """Number of rows from which the form of labels is seen."""
 
 _KEYS = (  # of objects, in order of preference
     "name", "label", "title", "display_name", "displayName", "classname", "tag", "term",
-    "id", "code", "uri", "value", "choices",
+    "prefLabel", "descriptor", "topic", "subject", "keyword", "heading",
+    "id", "@id", "ui", "code", "uri", "value", "choices",
 )  # fmt: skip
 _FEW = 10  # rows
 _MOST_TEXTS = 1 << 16  # that are remembered
@@ -108,7 +109,7 @@ class LabelColumn(NamedTuple):
         """Returns the label of an item; empty for one that stands for none."""
         if not isinstance(item, str):
             return "" if is_missing(item) else clean_id(item)
-        return _label_of(item.partition(".")[0] if self.whole and is_whole(item) else item, self.literal)
+        return _label_of((self.whole and whole_number(item)) or item, self.literal)
 
     def _read_numbers(self, items: Sequence[Any], column: str, names: Sequence[str]) -> Iterable[str]:
         """Returns the labels that numbers stand for: shares by label, by position, or classes."""
@@ -123,36 +124,33 @@ class LabelColumn(NamedTuple):
 
     def items(self, value: Any, column: str) -> Sequence[Any]:
         """Splits a cell into the values of its labels, some of which may be missing."""
-        if isinstance(value, str):
-            value = decode_entities(value)  # whose semicolon separates no labels
-            if self.form == "plain":
-                return self._split(value)
+        value = decode_entities(value)  # whose semicolon separates no labels
+        if isinstance(value, str) and self.form != "plain":
             if self.is_absent(value):
                 return []
             if self.form in ("list", "mixed") or not self.separators:
                 parsed = parse_list(value)
-                if parsed is None and (self.form != "mixed" or value[0] in "[{"):
+                if parsed is not None:
+                    value = parsed
+                elif self.form != "mixed" or LIST_START.match(value):
                     raise ValueError(f"{column} must be a list, as in other rows, got {shortened(value)}")
-                value = value if parsed is None else parsed
-        items = value if isinstance(value, list | tuple) else [value]
+        items = as_list(value)
         if self.key is not None:
             values = [item.get(self.key) if isinstance(item, Mapping) else item for item in items]
-            items = [part for item in values for part in (item if isinstance(item, list) else [item])]
-        if not self.separators:
-            return items
-        return [part for item in items for part in (self._split(item) if isinstance(item, str) else [item])]
+            items = [part for item in values for part in as_list(item)]
+        return [part for item in items for part in self._split(item)]
 
     def is_absent(self, value: Any) -> bool:
         """Checks whether a cell or an item of it has no label."""
         return is_missing(value) and not (self.literal and isinstance(value, str) and value.strip() in self.literal)
 
-    def _split(self, text: str) -> list[str]:
-        if not self.separators:
-            return [text]
+    def _split(self, item: object) -> list[Any]:
+        if not self.separators or not isinstance(item, str):
+            return [item]
         usual, *others = self.separators
         for sign in others:
-            text = text.replace(sign, usual)
-        return text.split(usual)
+            item = item.replace(sign, usual)
+        return item.split(usual) if usual else [*item]
 
 
 @lru_cache(_MOST_TEXTS)
@@ -198,22 +196,24 @@ def see(
         form = form._replace(names=tuple(tuple(classes.get(column, ())) for column in columns))
     elif separator is None:
         _refuse_rows(rows, columns, title, known)
-    cells = [decode_entities(cell) if isinstance(cell, str) else cell for cell in cells]
+    cells = list(map(decode_entities, cells))
     texts = [cell for cell in cells if isinstance(cell, str)]
     if separator not in (None, "none", "json"):
         form = form._replace(separators=_signs(str(separator), texts))
     if separator == "json" or (separator != "none" and (are_lists(texts) or has_lists(texts))):
         parsed = [parse_list(cell) if isinstance(cell, str) else cell for cell in cells]
-        listed = chain.from_iterable(cell for cell in parsed if isinstance(cell, list))
-        has_objects = any(isinstance(item, Mapping) for item in listed)
-        is_mixed = separator != "json" and (has_objects or not are_lists(texts)) and None in parsed
+        is_mixed = separator != "json" and None in parsed
         form = form._replace(form="mixed" if is_mixed else "list")
-        if is_mixed:
-            parsed = [cell if value is None else value for value, cell in zip(parsed, cells, strict=True)]
-        cells = [value for value in parsed if value is not None]
+        pairs = [pair for pair in zip(parsed, cells, strict=True) if is_mixed or pair[0] is not None]
+        cells = [cell if value is None else value for value, cell in pairs]
     lists = _present(form, cells, title)
+    bits = [*chain.from_iterable(lists)] if separator is None and known.isdisjoint(texts) else []
+    if (sign := sign_of_bits(bits)) is not None:
+        form = form._replace(separators=(sign,))
+        lists = _present(form, cells, title)
     if any(isinstance(cell, list | tuple) for cell in cells) or form.separators:
-        are_positions = _are_positions(lists, title, form.names[0] if form.names else positions, bool(known))
+        names = form.names[0] if form.names else positions
+        are_positions = _are_positions(lists, title, names, bool(known), sign is not None)
         if are_positions and len(lists[0]) == len(positions) and not form.names:
             form = form._replace(form="positions", names=(positions,) * len(columns))
             return _noted(form, f"{title}: lists of zeros and ones for the labels of --label_file", "--labels", rows)
@@ -227,7 +227,7 @@ def see(
     pieces = [item for item in items if isinstance(item, str)]
     if separator is None and not form.names and (sign := joins_known(pieces, known)):
         form = form._replace(separators=(sign,))
-    form = form._replace(whole=bool(pieces) and all(is_whole(piece) for piece in pieces))
+    form = form._replace(whole=bool(pieces) and None not in map(whole_number, pieces))
     counted = ""
     if names := () if form.names else _numbered(items, positions):
         form = form._replace(names=(names,) * len(columns))
@@ -277,12 +277,7 @@ def _describe(form: LabelColumn, cells: Sequence[Any], items: Sequence[Any]) -> 
 
 
 def flag_columns(rows: Sequence[Mapping[str, Any]], others: Collection[str]) -> list[str]:
-    """Returns the columns that only have numbers from 0 to 1, if there are at least two.
-
-    Args:
-        rows: First rows of a table.
-        others: Columns with something else, such as the text.
-    """
+    """Returns the columns that only have numbers from 0 to 1, if there are at least two; `others` are excluded."""
     ones = _ones(rows)
     cells = {column: _cells(rows, column) for column in _candidates(rows) if column not in (*others, *ones)}
     flags = [column for column in cells if are_flags(cells[column])]
@@ -355,14 +350,11 @@ def _are_positions(
     title: str,
     names: Sequence[str],
     are_known: bool,
+    are_texts: bool,
 ) -> bool:
     """Checks whether all cells are lists of as many numbers from 0 to 1; refuses these without as many names.
 
-    Args:
-        lists: The cells.
-        title: The column, for messages.
-        names: Names of the positions.
-        are_known: Whether the labels are known, perhaps without their order.
+    The names have an order, unlike labels that are only known.
     """
     width = len(lists[0]) if lists else 0
     if width < 2 or any(len(items) != width for items in lists):
@@ -378,7 +370,9 @@ def _are_positions(
         raise ValueError(
             f"{title}: lists of zeros and ones, such as {shortened(list(numbers[0]))}, say which of {width} labels a "
             f"document has, but not their names: pass {in_order if names or not are_known else ''}a table with the "
-            "names of labels in cells, or with a column a label (--labels NAME NAME ...)"
+            f"names of labels in cells, or with a column a label (--labels NAME NAME ...)"
+            + are_texts
+            * ", or --separator none if each cell is a label"
         )
     return True
 
@@ -388,13 +382,16 @@ def _key(lists: Sequence[Sequence[Any]], title: str, known: Collection[str]) -> 
     objects = [item for item in chain.from_iterable(lists) if isinstance(item, Mapping)]
     if not objects:
         return None
-    keys = [key for key in _KEYS if all(not is_missing(item.get(key)) for item in objects)]
+    usable = [
+        {key for key in item if not (is_missing(item[key]) or isinstance(item[key], Mapping))} for item in objects
+    ]
+    keys = [key for key in _KEYS if all(key in names for names in usable)]
     ids = set(known)
     named = [key for key in keys if ids and sum(str(item[key]) in ids for item in objects) > 0.5 * len(objects)]
     if not keys:
         raise ValueError(
             f"labels are objects with the keys {shortened([*objects[0]])}, of which none is a name or id: "
-            "write a list of the names of a document's labels"
+            "write a list of the names of a document's labels, as [item[KEY] for item in labels] in Python"
         )
     key = (named or keys)[0]
     labels = [[item[key] for item in listed if isinstance(item, Mapping)] for listed in lists]

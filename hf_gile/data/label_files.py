@@ -1,7 +1,5 @@
 """Reader of label files in all supported formats, and a writer of CSV."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence
@@ -90,6 +88,12 @@ def load_labels(
     return load_skos(file, languages, **described, report=report)
 
 
+def layout_beside(path: str, encoding: str | None) -> dict[str, Any]:
+    """Returns the layout of a label file, which shares only the encoding of documents, and only if it is no Unicode."""
+    file, *_ = find_files(path, SUFFIXES, any_name=True)
+    return Requested(encoding=None if sniff(file).encoding.startswith("utf") else encoding)._asdict()
+
+
 def _as_columns(names: str | Sequence[str]) -> tuple[str, ...]:
     return as_tuple(names) if names else ()
 
@@ -100,10 +104,9 @@ def is_mesh(path: str | os.PathLike[str]) -> bool:
 
 
 def _find_kind(path: Path, form: Format) -> Literal["table", "MeSH", "RDF"]:
-    form.refuse(path)
     if form.kind == "medline":
         raise ValueError(f"{path} has documents of MEDLINE, not labels")
-    if form.kind == "mesh":
+    if form.kind in ("ascii", "mesh"):
         return "MeSH"
     if form.kind in ("turtle", "ntriples", "xml") or (form.kind == "text" and data_suffix(path) in RDF_SUFFIXES):
         return "RDF"

@@ -3,8 +3,6 @@ r"""Reader of labels in tables (CSV, TSV, JSON lines, JSON and Parquet), texts, 
 {"id": "D051379", "name": "Mice", "synonyms": ["Mouse", "House Mouse"]}
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -17,14 +15,14 @@ from typing import Any, NamedTuple
 from ..models.labels_gile import Label, LabelSet
 from ..writing import unescape_formula
 from .files import open_binary, read_into_memory
-from .homonyms import LeaveOut, distinguish, make_labels
+from .homonyms import distinguish, make_labels
 from .json_text import check_parts
 from .label_cells import MISSING, are_lists, clean_id, is_missing, parse_list
 from .loading import Piece
-from .report import ReadReport
-from .schema import NO_TEXT, clean_label, clean_text, decode_entities, document_id, plain_text
+from .report import LeaveOut, ReadReport
+from .schema import NO_TEXT, as_list, clean_label, clean_text, decode_entities, document_id, plain_text
 from .sniffing import Format
-from .table_files import missing_column_error, read_rows
+from .table_files import describe_missing_column, read_rows
 
 
 class Columns(NamedTuple):
@@ -68,17 +66,21 @@ def read_label_table(
             repeats an id, unless the report says to skip.
     """
     report.note(form.note)
+    labels = _read_json_names(file, report) if form.kind == "json" else None
+    if (labels or form.kind == "text") and chosen.required() != _DEFAULT:
+        raise ValueError(f"{file} has names alone, and is not a table with columns to choose")
     if form.kind == "text":
         return _read_names(file, form, report)
-    if form.kind == "json" and (labels := _read_json_names(file, report)):
+    if labels:
         return labels
-    located = [(where, dict(row)) for where, _, row in read_rows(Piece(str(file)), report, form, all_columns=True)]
+    located = [(where, dict(row)) for where, _, row in read_rows(Piece(str(file)), report, form)]
     rows = [row for _, row in located]
     existing = dict.fromkeys(column for row in rows for column in row)
-    if len(existing) == 1 and chosen.required() == ["id", "name"]:
+    if len(existing) == 1 and chosen.required() == _DEFAULT:
         (column,) = existing
-        if note := _note_header([column, *(str(row.get(column)) for row in rows)]):
-            report.note(note)
+        note = "" if form.columns else _note_header([column, *(str(row.get(column)) for row in rows)])
+        report.note(note)
+        if note or form.columns:
             chosen = chosen._replace(id=column, name=(column,))
     if rows:
         _check_columns(existing, chosen, file, form)
@@ -165,11 +167,7 @@ def _are_numbered(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
 
 
 def _read_json_names(file: Path, report: ReadReport) -> LabelSet | None:
-    """Reads a list of names, or names by number or numbers by name, also in a config.json or of a `ClassLabel`.
-
-    Returns:
-        The labels, or None for other JSON.
-    """
+    """Reads a list of names, names by number or numbers by name, as of a `ClassLabel`; returns None for other JSON."""
     with open_binary(file) as stream:
         if not re.match(rb'(\xef\xbb\xbf)?\s*(\[\s*"|\{)', stream.read(1 << 12)):
             return None
@@ -204,9 +202,12 @@ def _check_columns(
     hint = "choose columns with id=... and name=... (--label_id and --label_name)"
     if form.columns:
         hint = 'the file has no header: add it, or pass id="1", name="2" (--label_id 1 --label_name 2) and so on'
+    elif len(existing) == 1:
+        hint += ", or if the first line is a label, rename the file to .txt, or pass --columns name"
     for column in chosen.required():
         if column not in existing:
-            raise ValueError(f"{missing_column_error(column, existing, file, form=form)}; {hint}")
+            problem = describe_missing_column(column, existing, form=form)
+            raise ValueError(f"{file}: {problem}; {hint}")
 
 
 def _read_cells(rows: Sequence[dict[str, Any]], chosen: Columns, report: ReadReport) -> None:
@@ -235,8 +236,7 @@ def _read_markup(rows: Sequence[dict[str, Any]], chosen: Columns) -> None:
     for row in rows:
         for column in row.keys() & columns:
             row[column] = _plain_cell(row[column])
-        if isinstance(row.get(chosen.id), str):
-            row[chosen.id] = decode_entities(row[chosen.id])
+        row[chosen.id] = decode_entities(row.get(chosen.id))
 
 
 def _plain_cell(cell: Any) -> Any:
@@ -363,9 +363,9 @@ def _texts(
             value = next(filter(None, map(by_language.get, map(str.lower, (*languages, "mul")))), None)
         if split and isinstance(value, str):
             value = split_synonyms(clean_text(value, column))
-        parts = value if isinstance(value, list | tuple) else [value]
         # Wikidata and JSON-LD write a text with its language.
-        texts += [clean_text(_value_of(part, ("value", "@value")), column).strip() for part in parts]
+        values = [_value_of(part, ("value", "@value")) for part in as_list(value)]
+        texts += [clean_text(text, column).strip() for text in values]
     return list(filter(None, texts))
 
 
@@ -388,10 +388,7 @@ def _by_language(texts: list[Any]) -> Any:
 
 
 def split_synonyms(cell: str) -> tuple[str, ...]:
-    r"""Splits a cell into synonyms.
-
-    Args:
-        cell: Synonyms separated by semicolons; `\;` is a semicolon within a synonym, and `\\` a backslash.
+    r"""Splits a cell at semicolons into synonyms; `\;` is a semicolon within a synonym, and `\\` a backslash.
 
     Example:
         >>> split_synonyms(r"breast milk; mother's milk;; a\;b")
@@ -405,8 +402,8 @@ def _parse_ids(value: object) -> tuple[str, ...]:
     """Returns ids: a text for `split_synonyms`, or a list of texts, numbers or objects with an id."""
     if value is None or isinstance(value, str):
         return split_synonyms(clean_text(value, "broader"))
-    items = value if isinstance(value, list | tuple) else [value]
-    return tuple(clean_label(document_id(_value_of(item, _ID_KEYS), "broader")) for item in items)
+    ids = [_value_of(item, _ID_KEYS) for item in as_list(value)]
+    return tuple(clean_label(document_id(parent, "broader")) for parent in ids)
 
 
 def _parse_names(value: object) -> tuple[str, ...]:
@@ -461,6 +458,7 @@ _LANGUAGE = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")
 _IF_TABLE = "if it is a table, name its columns in a first line, such as id and name, or with --columns id,name"
 _LISTED = "has a number, a bullet, quotes or other signs"
 _LEAVE_OUT = "leave them out, or write a table with the columns id and name"
+_DEFAULT = ["id", "name"]
 _KEYS = ("id2label", "names", "labels")
 _CONTROL = re.compile("[\0-\b\x0e-\x1f\x7f]")
 # Also rules, lines of trees, code, and cells of CSV.

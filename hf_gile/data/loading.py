@@ -47,7 +47,7 @@ def load_pieces(
     cache_dir: str | os.PathLike[str] | None = None,
     piece_reports: list[ReadReport] | None = None,
 ) -> Dataset | IterableDataset:
-    """Reads the pieces of files into a dataset.
+    """Reads the pieces of files into a dataset, whose rows are in the order of the pieces.
 
     The dataset is memory-mapped and cached. The files are read again when the size or modification time of a file
     changes, or `key` does. A stream reads them in each iteration; its pieces are its shards, which a `DataLoader` and
@@ -56,7 +56,7 @@ def load_pieces(
     Args:
         read: Yields the rows of a piece, and counts skipped input in the report. It must be picklable for several
             processes: a module-level function, or a `functools.partial` of it.
-        pieces: The pieces, in the order of the rows.
+        pieces: The pieces.
         features: Returns the features of a row; called only if `datasets` is installed.
         key: Everything else the rows depend on, as JSON: the arguments, and a version of the reader code.
         report: Receives the counts, also from the cache. For a stream, only those of this process.
@@ -64,9 +64,6 @@ def load_pieces(
         streaming: Whether to return a stream instead.
         cache_dir: Cache folder; by default the cache of `datasets`.
         piece_reports: Receives the report of each piece of a dataset, in order.
-
-    Returns:
-        The rows, in the order of the pieces.
 
     Raises:
         ImportError: If datasets is not installed.

@@ -151,15 +151,13 @@ def demo_file() -> Path:
 
 
 def elements(stream: IO[bytes]) -> Iterator[_Element]:
-    """Parses decompressed bytes, and releases each element when the next is requested.
+    """Yields the elements `PubmedArticle`, `PubmedBookArticle`, `DeleteCitation` and `ERROR` (of E-utilities).
 
-    Yields:
-        Elements `PubmedArticle`, `PubmedBookArticle`, `DeleteCitation`, `ERROR` (of E-utilities), and `MedlineCitation`
-        of a MedlineCitationSet.
+    In a MedlineCitationSet, the elements `MedlineCitation` are articles.
 
     Raises:
         ValueError: If it is neither a PubmedArticleSet nor a MedlineCitationSet (the message has its start, such as the
-            error of E-utilities), or an element is larger than `XmlRecords` allows.
+            error of E-utilities); also as in `parse_xml`.
     """
     head = stream.read(1 << 14)
     stream.seek(0)

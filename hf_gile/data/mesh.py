@@ -48,7 +48,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any
@@ -60,7 +59,7 @@ from .loading import Piece
 from .medline import parse_xml
 from .report import ReadReport
 from .schema import clean_text, plain_text
-from .sniffing import Format, Requested, sniff
+from .sniffing import Requested, sniff
 from .table_files import Lines, read_lines, read_rows
 
 if TYPE_CHECKING:
@@ -121,18 +120,32 @@ def read_mesh(
     """
     report = report or ReadReport()
     form = sniff(path, Requested(encoding=encoding).check())
+    piece = Piece(os.fspath(path))
+    parse: Callable[[Any], Descriptor | None] = _parse_json
+    rows = read_rows(piece, report, form)
+    records: Iterator[tuple[str, Any]] = ((where, row) for where, _, row in rows)
+    if form.kind == "mesh":
+        parse = _parse_xml
+        records = _iterate_xml(path)
+    elif form.kind == "ascii":
+        parse = _parse_ascii
+        records = _iterate_ascii(read_lines(piece, form.encoding))
+    elif form.kind not in ("json", "jsonl"):
+        raise ValueError(
+            f"{path}: expected MeSH in XML (a DescriptorRecordSet), ASCII or JSON lines, "
+            f"got content of the kind {form.kind!r}"
+        )
+    if parse is not _parse_json:
+        report.files += 1
+        records = report.until_damage(records, path)
     first: dict[str, str] = {}
-    for where, parse in _iterate_records(path, form, report):
-        try:
-            descriptor = parse()
-        except ValueError as error:
-            report.problem("malformed record", f"{path}: {where}: {error}")
-            continue
+    located = ((f"{path}: {where}", record) for where, record in records)
+    for where, descriptor in report.read_each(located, parse, "malformed record"):
         if descriptor is None:
-            report.leave_out("not a descriptor", f"{path}: {where}")
+            report.leave_out("not a descriptor", where)
         elif first.setdefault(descriptor.ui, where) != where:
             problem = f"{descriptor.ui} is already defined in {first[descriptor.ui]}; ids must be unique"
-            report.problem("repeated id", f"{path}: {where}: {problem}")
+            report.problem("repeated id", f"{where}: {problem}")
         else:
             report.records += 1
             yield descriptor
@@ -196,36 +209,10 @@ def load_mesh(
     return distinguish(labels, hints, report, str(path))
 
 
-_Parse = Callable[[], Descriptor | None]
-
-
-def _iterate_records(path: str | os.PathLike[str], form: Format, report: ReadReport) -> Iterator[tuple[str, _Parse]]:
-    """Yields the location of each record, and what parses it."""
-    if form.kind in ("json", "jsonl"):
-        for where, _, row in read_rows(Piece(os.fspath(path)), report, form):
-            yield where, partial(_parse_json, row)
-        return
-    report.files += 1
-    for line, parse in report.until_damage(_iterate_others(path, form), path):
-        yield f"line {line:,}", parse
-
-
-def _iterate_others(path: str | os.PathLike[str], form: Format) -> Iterator[tuple[int, _Parse]]:
-    form.refuse(path)
+def _iterate_xml(path: str | os.PathLike[str]) -> Iterator[tuple[str, _Element]]:
     with open_binary(path) as stream:
-        start = stream.read(1 << 12).decode(form.encoding, "replace").lstrip("\ufeff \t\r\n")
-        stream.seek(0)
-        if start.startswith("*NEWRECORD"):
-            yield from _iterate_ascii(read_lines(Piece(os.fspath(path)), form.encoding))
-            return
-        root = re.search(r"<\w+", start)
-        if not start.startswith("<") or root is None:
-            got = start.partition("\n")[0][:40]
-            raise ValueError(f"expected MeSH in XML, ASCII or JSON lines, got a file that starts {got!r}")
-        if root[0] != "<DescriptorRecordSet":
-            raise ValueError(f"expected a DescriptorRecordSet, got {root[0]}>")
         for record in parse_xml(stream, "DescriptorRecord"):
-            yield record.sourceline, partial(_parse_xml, record)
+            yield f"line {record.sourceline:,}", record
 
 
 def _parse_xml(record: _Element) -> Descriptor:
@@ -242,13 +229,13 @@ def _parse_xml(record: _Element) -> Descriptor:
     )
 
 
-def _iterate_ascii(lines: Lines) -> Iterator[tuple[int, _Parse]]:
+def _iterate_ascii(lines: Lines) -> Iterator[tuple[str, list[tuple[int, str | ValueError]]]]:
     record: list[tuple[int, str | ValueError]] = []
     for number, line in chain(lines, [(0, "*NEWRECORD")]):
         text = line if isinstance(line, ValueError) else line.strip()
         if text == "*NEWRECORD":
             if record:
-                yield record[0][0], partial(_parse_ascii, record)
+                yield f"line {record[0][0]:,}", record
             record = []
         if len(record) == _MAX_RECORD_LINES:
             raise ValueError(f"line {number:,}: a record has more than {_MAX_RECORD_LINES:,} lines")

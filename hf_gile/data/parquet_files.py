@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,18 +20,18 @@ _ITEM_BYTES = 8
 _ROWS = 1000
 
 
-def read_parquet(piece: Piece, columns: list[str] | None) -> Generator[tuple[int, object], None, None]:
+def read_parquet(piece: Piece, columns: Sequence[str]) -> Generator[tuple[int, object], None, None]:
     """Yields the rows of row groups with their numbers; an error instead of a row that is too long.
 
     Args:
         piece: The file, or the row groups that start in a part of it.
-        columns: Columns to read; all if one of them does not exist, so that a message can name all.
+        columns: Columns to read; all if it is empty, or if a column does not exist, so that a message can name all.
     """
     number = 0
     try:
         file = _open_parquet(piece.path)
-        if columns is not None and not set(file.schema_arrow.names).issuperset(columns):
-            columns = None
+        exist = bool(columns) and set(file.schema_arrow.names).issuperset(columns)
+        selected = [*columns] if exist else None
         unpacked = 0
         limit = unpacked_limit(piece.path)
         for group, start in enumerate(_find_group_starts(file.metadata)):
@@ -41,7 +41,7 @@ def read_parquet(piece: Piece, columns: list[str] | None) -> Generator[tuple[int
                 continue
             size = _unpacked_group(content, piece.path, limit)
             rows_at_once = max(1, min(_ROWS, MAX_RECORD * content.num_rows // max(1, size)))
-            for batch in _group_batches(piece.path, file, group, columns, rows_at_once):
+            for batch in _group_batches(piece.path, file, group, selected, rows_at_once):
                 batch_size = _unpacked_size(batch)
                 unpacked += batch_size
                 if unpacked > limit:

@@ -15,14 +15,16 @@ if TYPE_CHECKING:
 PARTS = ("train", "validation", "test")
 """The parts of a dataset."""
 
+_SHARE = 0.1  # of the training documents in another part
 _FEWEST = 2  # documents of a part, if there are enough
 _WITHOUT = ""  # stands for documents without labels, which are stratified like a label
 
 
 def fill_parts(
-    parts: Mapping[str, Dataset], share: float = 0.1, column: Literal["id", "text"] = "id"
+    parts: Mapping[str, Dataset],
+    column: Literal["id", "text"] = "id",
 ) -> dict[str, Dataset]:
-    """Splits missing parts off the training documents, stratified by label.
+    """Splits missing parts of `PARTS`, a tenth each, off the training documents, stratified by label.
 
     Documents with the same text (or id), apart from white space, fall into the same part. Every label that has another
     document keeps one in training, so the labels of a few documents are mostly trained on. The split depends on hashes
@@ -30,11 +32,7 @@ def fill_parts(
 
     Args:
         parts: Documents by part, including `train`, and a column `labels`, if any.
-        share: Approximate fraction of the training documents for each missing part.
         column: Column by which documents are the same.
-
-    Returns:
-        Documents for each of `PARTS`.
 
     Raises:
         ValueError: If a part has no documents, or there are fewer different documents than parts.
@@ -59,7 +57,7 @@ def fill_parts(
                 f"training and {' and '.join(reversed(missing))}: pass {files}, or more training documents"
             )
         gold = train["labels"] if "labels" in train.column_names else [[]] * len(train)
-        assigned = _assign(keys, gold, missing, share)
+        assigned = _assign(keys, gold, missing)
         for part in ("train", *missing):
             result[part] = train.select([row for row, key in enumerate(keys) if assigned.get(key, "train") == part])
     return {part: result[part] for part in PARTS}
@@ -69,7 +67,6 @@ def _assign(
     keys: Sequence[str],
     gold: Iterable[Sequence[str]],
     missing: Sequence[str],
-    share: float,
 ) -> dict[str, str]:
     """Returns the part of each key that leaves training."""
     labels: dict[str, set[str]] = {}
@@ -83,10 +80,11 @@ def _assign(
     fewest_lost = sorted(by_hash, key=lambda key: sum(counts[label] == 1 for label in labels[key]))
     smallest_first = sorted(by_hash, key=lambda key: sizes[key])
     for part in missing:
-        size = min(max(_FEWEST, round(share * len(keys))), max(1, (len(keys) - 1) // (len(missing) + 1)))
+        most = max(1, (len(keys) - 1) // (len(missing) + 1))
+        size = min(max(_FEWEST, round(_SHARE * len(keys))), most)
         # A quota of 0.3 documents is one document for 3 of 10 labels.
         quotas = {
-            label: math.floor(share * count + hash_fraction(part, label, SALT)) for label, count in counts.items()
+            label: math.floor(_SHARE * count + hash_fraction(part, label, SALT)) for label, count in counts.items()
         }
 
         most_lost = _FEWEST  # folds can replace validation documents
@@ -116,11 +114,7 @@ def _assign(
 
 
 def hold_out_labels(parts: Mapping[str, Dataset], share: float) -> dict[str, Dataset]:
-    """Removes held-out labels from training and validation, so that only test documents have them.
-
-    Args:
-        parts: Documents with a column `labels`, for each of `PARTS`.
-        share: Fraction of the labels to hold out, see `held_out_labels`.
+    """Removes a share of the labels from training and validation, so that only test documents have them.
 
     Raises:
         ValueError: If a part would have no labels.

@@ -10,8 +10,6 @@
 The content determines the format, whatever the name of the file. Nothing else is loaded, neither entities nor contexts.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re
@@ -30,6 +28,7 @@ from .files import PACKED_SUFFIXES, data_suffix, open_binary, read_into_memory
 from .json_text import check_parts
 from .rdf_profiles import CONVERT, PREFIXES
 from .report import ReadReport
+from .schema import as_list
 from .sniffing import sniff
 
 SUFFIXES = (".nt", ".nq", ".rdf", ".xml", ".owl", ".ttl", ".trig", ".n3", ".jsonld", ".json")
@@ -52,12 +51,9 @@ AddStatement = Callable[[Any, Any, Any], None]
 
 
 def parse_rdf(path: Path, add: AddStatement, report: ReadReport) -> None:
-    """Parses a file.
+    """Parses a file, compressed or not, and passes subject, predicate and object of each statement to `add`.
 
-    Args:
-        path: The file, compressed or not.
-        add: Receives subject, predicate and object of each statement, as nodes of rdflib.
-        report: Decides whether a damaged file raises (the default); statements before the damage are passed on.
+    They are nodes of rdflib. Statements before damage are passed on, if the report says to skip it.
 
     Raises:
         ImportError: If rdflib is not installed.
@@ -72,7 +68,7 @@ def parse_rdf(path: Path, add: AddStatement, report: ReadReport) -> None:
     was_disabled = logger.disabled
     try:
         logger.disabled = True
-        seen = sniff(path).refuse(path)
+        seen = sniff(path)
         if seen.kind not in _FORMATS:
             raise ValueError(f"expected RDF (Turtle, RDF/XML, N-Triples or JSON-LD), got {seen.kind}")
         title = f"read as {_FORMATS[seen.kind][1]}: "
@@ -209,7 +205,6 @@ def _load_json(data: bytes, kind: str) -> Any:
 
 def _refuse_urls(value: dict[str, Any]) -> dict[str, Any]:
     for key in {"@context", "@import"} & set(value):
-        contexts = value[key] if isinstance(value[key], list) else [value[key]]
-        if urls := [context for context in contexts if isinstance(context, str)]:
+        if urls := [context for context in as_list(value[key]) if isinstance(context, str)]:
             raise ValueError(f"{key} is the URL {shortened(urls[0])}, which is not fetched: replace it by its content")
     return value

@@ -1,7 +1,5 @@
 """Where vocabularies in RDF have their labels, by the classes and properties that they use."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

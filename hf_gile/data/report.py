@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
+Row = TypeVar("Row")
 
 _LONGEST = 1000  # maximum length of a message
 _FEW = 20
@@ -15,6 +16,14 @@ _REMEDIES = ('encoding="', ": no column ")  # of messages with a remedy
 # XMLSyntaxError of lxml is a SyntaxError and UnicodeDecodeError a ValueError. A plain OSError is not included: a
 # failing disk is not a malformed file and is never skipped.
 _DAMAGE = (ValueError, SyntaxError, EOFError, RecursionError)
+
+
+class LeaveOut(Exception):
+    """Says why a row of a vocabulary has no usable label, and its id."""
+
+    def __init__(self, reason: str, label_id: str) -> None:
+        super().__init__(reason)
+        self.label_id = label_id
 
 
 @dataclass
@@ -76,11 +85,7 @@ class ReadReport:
         return ", ".join(f"{reason} ({count:,})" for reason, count in self.left_out.items())
 
     def add(self, other: ReadReport) -> None:
-        """Adds the counts of another report.
-
-        Args:
-            other: The other report; its `on_error` is ignored.
-        """
+        """Adds the counts of another report."""
         self.files += other.files
         self.records += other.records
         self.homonyms += other.homonyms
@@ -93,12 +98,9 @@ class ReadReport:
             examples += other.examples.get(reason, [])[: 3 - len(examples)]
 
     def leave_out(self, reason: str, what: str, id: str | None = None) -> None:
-        """Counts well-formed input that is not usable.
+        """Counts well-formed input that is not usable under a reason; its location `what` is an example.
 
-        Args:
-            reason: Category to count it under.
-            what: Location, for the examples.
-            id: Id of a label, which documents may have.
+        If it is a label, documents may have its `id`.
         """
         if id is not None:
             self.ids_left_out[id] = reason
@@ -113,11 +115,7 @@ class ReadReport:
             self.notes.append(line)
 
     def check_share(self) -> None:
-        """Refuses to go on with what is left of a table of which most was left out, unless errors are skipped.
-
-        Raises:
-            ValueError: With the reasons.
-        """
+        """Refuses what is left of a table of which much was left out, with the reasons, unless errors are skipped."""
         left_out = sum(self.left_out.values())
         total = self.records + left_out
         if self.on_error == "raise" and total >= _FEW and left_out > _MOST_LEFT_OUT * total:
@@ -146,16 +144,28 @@ class ReadReport:
             message += '; fix it, or pass on_error="skip" to skip it'
         raise ValueError(message)
 
-    def until_damage(self, items: Iterator[T], path: object) -> Iterator[T]:
-        """Yields the readable part of a file, and reports the error that ends it as a problem.
+    def read_each(
+        self, rows: Iterable[tuple[str, Row]], read: Callable[[Row], T], reason: str
+    ) -> Iterator[tuple[str, T]]:
+        """Yields what `read` makes of each row, with the location of the row.
 
         Args:
-            items: Raw records of the file.
-            path: Name of the file, for messages.
-
-        Yields:
-            The items before the damage.
+            rows: Locations, for messages, and rows.
+            read: Reads a row. A `ValueError` says that it is malformed, `LeaveOut` that it has no label.
+            reason: Category of malformed rows.
         """
+        for where, row in rows:
+            try:
+                result = read(row)
+            except LeaveOut as left_out:
+                self.leave_out(str(left_out), where, left_out.label_id)
+            except ValueError as error:
+                self.problem(reason, f"{where}: {error}")
+            else:
+                yield where, result
+
+    def until_damage(self, items: Iterator[T], path: object) -> Iterator[T]:
+        """Yields the records of a file before damage, and reports the error that ends it as a problem."""
         count = 0
         try:
             for item in items:

@@ -1,7 +1,5 @@
 """Dataset builder that converts a thousand rows at a time, faster than generators of datasets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count, islice

@@ -1,10 +1,8 @@
 """Checks and cleans texts, ids and names that readers read."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import unescape
 from reprlib import repr as shortened
 from typing import Any
@@ -21,17 +19,10 @@ _RAISED = {"", "st", "nd", "rd", "th", "tm", "r", "\N{REGISTERED SIGN}", "\N{TRA
 
 
 def clean_text(value: object, name: str) -> str:
-    """Checks a text.
-
-    Args:
-        value: The text; None is read as empty.
-        name: Name of the text, for messages.
-
-    Returns:
-        The text.
+    """Returns a text, which is empty for None.
 
     Raises:
-        ValueError: If it is not a valid text.
+        ValueError: If it is not a valid text; the message has its `name`.
     """
     if value is None:
         return ""
@@ -48,17 +39,10 @@ def clean_text(value: object, name: str) -> str:
 
 
 def document_id(value: object, name: str) -> str:
-    """Checks an id.
-
-    Args:
-        value: A string or an integer.
-        name: Name for messages.
-
-    Returns:
-        The id without surrounding white space.
+    """Returns an id, a string or an integer, without surrounding white space.
 
     Raises:
-        ValueError: If it is empty or of another type.
+        ValueError: If it is empty or of another type; the message has its `name`.
     """
     is_number = isinstance(value, int) and not isinstance(value, bool)
     checked = clean_text(str(value) if is_number else value, name).strip()
@@ -79,9 +63,19 @@ def clean_label(text: str) -> str:
     return " ".join(text.split())
 
 
-def decode_entities(text: str) -> str:
-    """Returns a text with the characters that entities of HTML stand for, such as `&amp;`."""
-    if "&" not in text:
+def as_names(names: str | Iterable[str]) -> tuple[str, ...]:
+    """Returns a name, or several, as a tuple."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def as_list(value: object) -> Sequence[Any]:
+    """Returns a list as it is, and anything else as the only item of a list."""
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def decode_entities(text: object) -> Any:
+    """Returns a text with the characters that entities of HTML stand for, such as `&amp;`; anything else as it is."""
+    if not isinstance(text, str) or "&" not in text:
         return text
     return _ENTITY.sub(lambda match: unescape(match[0]).replace("\u00a0", " "), text)
 
@@ -100,11 +94,7 @@ def plain_text(text: str) -> str:
 
 
 def raise_text(before: str, text: str) -> str:
-    """Writes a superscript as plain text: an exponent follows a caret.
-
-    Args:
-        before: The text before it.
-        text: The superscript.
+    """Writes a superscript, which follows the text `before`, as plain text: an exponent follows a caret.
 
     Example:
         >>> "10" + raise_text("10", "-3"), "the 1" + raise_text("the 1", "st"), "[" + raise_text("[", "14") + "C]"
@@ -115,11 +105,9 @@ def raise_text(before: str, text: str) -> str:
 
 
 def join_columns(row: Mapping[str, Any], columns: Sequence[str]) -> str:
-    r"""Joins the text columns of a row.
+    r"""Joins the text columns of a row by line breaks.
 
-    Args:
-        row: Cells by column; missing cells, None and words of `NO_TEXT` are empty texts. Numbers are read as text.
-        columns: Columns with the text, joined by line breaks.
+    Missing cells, None and words of `NO_TEXT` are empty texts. Numbers are read as text.
 
     Raises:
         ValueError: If a cell is not a text.

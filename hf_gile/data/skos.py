@@ -11,19 +11,17 @@ Besides SKOS and SKOS-XL, the kinds in `rdf_profiles` are read: GND, MeSH RDF, M
 the file formats. Only texts in the requested languages and links between concepts are stored in memory.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
 from ..models.labels_gile import Label, LabelSet
 from .files import Paths, find_files
-from .homonyms import LeaveOut, check_choices, join_descriptions, make_labels
+from .homonyms import check_choices, join_descriptions, make_labels
 from .rdf import SUFFIXES, parse_rdf
 from .rdf_profiles import (
     CONVERT,
@@ -40,8 +38,8 @@ from .rdf_profiles import (
     normalize,
     shorten,
 )
-from .report import ReadReport
-from .schema import clean_label, plain_text
+from .report import LeaveOut, ReadReport
+from .schema import as_names, clean_label, plain_text
 
 DESCRIPTIONS = ("alt_labels", "definition", "broader")
 """Possible parts of the description of a concept."""
@@ -90,7 +88,7 @@ def load_skos(
     """
     report = report or ReadReport()
     requested = check_choices(describe, DESCRIPTIONS)
-    statements = _Statements([language] if isinstance(language, str) else list(language))
+    statements = _Statements(as_names(language))
     first, *more = find_files(paths, SUFFIXES, any_name=True)
     for file in (first, *more):
         parse_rdf(file, statements.add, report)
@@ -116,9 +114,9 @@ def load_skos(
 class _Statements:
     """The statements needed for labels."""
 
-    def __init__(self, languages: list[str]) -> None:
+    def __init__(self, languages: Sequence[str]) -> None:
         if not languages or not all(isinstance(tag, str) and tag for tag in languages):
-            raise ValueError(f'language must be a tag such as "en", or several, got {languages!r}')
+            raise ValueError(f'language must be a tag such as "en", or several, got {list(languages)!r}')
         self.languages = [tag.lower() for tag in languages]
         self.retired: set[str] = set()
         self.containers: set[str] = set()  # schemes and collections

@@ -70,7 +70,8 @@ _STARTS: tuple[tuple[str, str], ...] = (
     ("lfs", r"version https://git-lfs\.github\.com/spec"),
     ("html", r"(?i:<!doctype html|<html|<table)|(?is:(<\?xml|<!).{0,2000}<html[\s>])"),
     ("references", _REFERENCES),
-    ("mesh", r"\*NEWRECORD|(?=<)(?s:.{0,9999}?)<(Descriptor|Qualifier|Supplemental)RecordSet\b"),
+    ("ascii", r"\*NEWRECORD"),
+    ("mesh", r"(?=<)(?s:.{0,9999}?)<DescriptorRecordSet\b"),
     ("medline", r"(?=<)(?s:.{0,9999}?)<(Pubmed(Book)?Article(Set)?|MedlineCitationSet)\b"),
     ("xml", r"<\?xml|<!"),
     ("fasttext", r"__label__[^\s,;]+\s"),
@@ -97,7 +98,7 @@ _STARTS: tuple[tuple[str, str], ...] = (
 
 VOCABULARIES = {
     **dict.fromkeys(
-        ("mesh", "xml", "turtle", "ntriples"),
+        ("ascii", "mesh", "xml", "turtle", "ntriples"),
         "pass vocabularies as a label file, and write tables as CSV",
     ),
     "medline": "train on it with --recipe bioasq",
@@ -183,9 +184,9 @@ class Format(NamedTuple):
     """How a file is read.
 
     Args:
-        kind: `"csv"` (any delimiter), `"jsonl"`, `"json"`, `"parquet"`, `"fasttext"`, `"mesh"`, `"medline"`, other
-            `"xml"`, `"turtle"`, `"ntriples"`, `"text"` (anything else), `"cr"` (a text of old Macs, whose lines
-            end with a carriage return), `"empty"`, or a key of `REFUSED`.
+        kind: `"csv"` (any delimiter), `"jsonl"`, `"json"`, `"parquet"`, `"fasttext"`, `"mesh"` (in XML), `"ascii"` (of
+            MeSH), `"medline"`, other `"xml"`, `"turtle"`, `"ntriples"`, `"text"` (anything else), `"cr"` (a text of old
+            Macs, whose lines end with a carriage return), `"empty"`, or a key of `REFUSED`.
         encoding: Python's name of the encoding of a text, of which a byte order mark is no part.
         delimiter: Delimiter of cells.
         quote: Sign around cells; None if quotes are plain text.
@@ -206,15 +207,14 @@ class Format(NamedTuple):
     skip: int = 0
     note: str = ""
 
-    def refuse(self, path: object) -> Format:
-        """Returns the format if a reader accepts such content.
+    def refuse(self, path: object) -> None:
+        """Refuses content that no reader accepts.
 
         Raises:
-            ValueError: If no reader does, with what to do instead.
+            ValueError: With what to do instead.
         """
         if self.kind in REFUSED:
             raise ValueError(f"{path} {REFUSED[self.kind]}")
-        return self
 
 
 def sniff(
@@ -223,7 +223,7 @@ def sniff(
     names: Collection[str] = (),
     kind: str = "",
 ) -> Format:
-    """Sees how a file is to be read.
+    """Sees how a file is to be read, and refuses it if no reader can.
 
     Args:
         path: The file, compressed or not.
@@ -235,20 +235,23 @@ def sniff(
 
     Raises:
         OSError: If the file does not exist, or cannot be read.
-        ValueError: If it is compressed and damaged in its first bytes, or an archive of several files.
+        ValueError: If no reader accepts such content, or it is an archive of several files.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"no file at {path} (in {Path.cwd()})")
     with Path(path).open("rb") as raw:
         if kind not in _FORCED and re.match(_BINARY["xlsx"], raw.read(1 << 12), re.DOTALL):
-            return Format("xlsx")
+            Format("xlsx").refuse(path)
     try:
         with open_binary(path) as stream:
             head = stream.read(SAMPLE)
     except EOFError:
         head = b" "  # the reader reports the damage
     form = sniff_bytes(head, data_suffix(Path(path)), requested, names, kind)
-    return Format("packed") if form.kind == "parquet" and is_packed(path) else form
+    if form.kind == "parquet" and is_packed(path):
+        form = Format("packed")
+    form.refuse(path)
+    return form
 
 
 def sniff_bytes(
@@ -283,7 +286,7 @@ def sniff_bytes(
     note = ""
     if encoding is None:
         encoding = "utf-8"
-        if seen in ("csv", "text", "fasttext", "mesh"):
+        if seen in ("csv", "text", "fasttext", "ascii"):
             encoding, example = see_encoding(head)
         if encoding != "utf-8":
             note = f"encoding {encoding}, as in {example!r}"
@@ -351,7 +354,7 @@ def _see_cells(
     form: Format, text: str, is_cut: bool, usual: str, requested: Requested, names: Collection[str]
 ) -> Format:
     """Sees delimiter, quotes and header of a text of CSV; `usual` is the delimiter that its name lets expect."""
-    notes = [form.note] if form.note else []
+    notes = [form.note]
     skip = 0
     text = text if "\n" in text else text.replace("\r", "\n")  # of old Macs
     delimiters = [usual, *(sign for sign in _DELIMITERS if sign != usual)]
@@ -387,7 +390,8 @@ def _see_cells(
     elif not columns and rows and _lacks_header(rows, names):
         columns = tuple(str(number + 1) for number in range(len(rows[0])))
         notes.append(f"no header, so columns are named 1 to {len(columns)}")
-    return seen._replace(encoding=form.encoding, skip=skip, columns=columns, note="; ".join(notes))
+    note = "; ".join(filter(None, notes))
+    return seen._replace(encoding=form.encoding, skip=skip, columns=columns, note=note)
 
 
 def _title_lines(text: str, names: Collection[str]) -> int:

@@ -4,8 +4,6 @@ All are read in constant memory; large JSON lines and Parquet files are split in
 `sniffing` sees the format of a file.
 """
 
-from __future__ import annotations
-
 import csv
 import difflib
 import json
@@ -39,6 +37,7 @@ _WORDS = 2  # of most names of columns
 _BOM = "\ufeff"
 _END = "\x1a"  # of files of CP/M and DOS
 _LABEL = "__label__"  # of fastText
+_QUOTES = tuple("`\u201c\u201e\u201d\u00ab\u2018")
 _UNCLOSED = ' (is a quote not closed, or not doubled in a cell? quote="none" reads quotes as text)'
 _LONGEST_TOTAL = 16  # characters
 _TOTAL = re.compile(
@@ -62,8 +61,6 @@ def read_rows(
     form: Format,
     columns: Sequence[str] = (),
     may_lack: Sequence[str] = (),
-    *,
-    all_columns: bool = False,
     arguments: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Reads the rows of a table, in constant memory. The only column of a text is `"text"`.
@@ -72,9 +69,9 @@ def read_rows(
         source: A file, a part of a `.jsonl` or Parquet file, or a stream.
         report: Counts the file, and decides whether malformed rows raise errors.
         form: The format, from `sniff`.
-        columns: Required columns; each must occur in a row of the piece.
+        columns: Required columns; each must occur in a row of the piece. Rows of Parquet files have no others, unless
+            none is required.
         may_lack: Optional columns in rows of JSON.
-        all_columns: Whether rows of Parquet files include all other columns, as rows of other files do.
         arguments: Argument that names each column, for messages.
 
     Yields:
@@ -103,7 +100,7 @@ def read_rows(
     names: dict[str, None] = {}
     nested: dict[str, str] = {}
     count = 0
-    with closing(_open_rows(source, form, None if all_columns else [*columns, *may_lack])) as rows:
+    with closing(_open_rows(source, form, [*columns, *may_lack])) as rows:
         for number, row in report.until_damage(rows, path):
             if not isinstance(row, dict):
                 problem = row if isinstance(row, ValueError) else f"expected an object, got {shortened(row)}"
@@ -120,14 +117,13 @@ def read_rows(
     absent -= optional - nested.keys()
     if absent and count:
         missing = next(column for column in (*columns, *may_lack) if column in absent)
-        error = missing_column_error(missing, names, path, (arguments or {}).get(missing), form)
+        problem = describe_missing_column(missing, names, (arguments or {}).get(missing), form)
         if missing in nested:
-            hint = "flatten objects, as pandas.json_normalize does"
-            error = ValueError(f"{error}; {nested[missing]!r} has it: {hint}")
-        raise error
+            problem += f"; {nested[missing]!r} has it: flatten objects, as pandas.json_normalize does"
+        raise ValueError(f"{path}: {problem}")
 
 
-def _open_rows(source: Piece | IO[bytes], form: Format, columns: list[str] | None) -> Rows:
+def _open_rows(source: Piece | IO[bytes], form: Format, columns: list[str]) -> Rows:
     if isinstance(source, Piece) and form.kind == "parquet":
         yield from read_parquet(source, columns)
         return
@@ -142,10 +138,6 @@ def _open_rows(source: Piece | IO[bytes], form: Format, columns: list[str] | Non
 
 def read_lines(piece: Piece, encoding: str) -> Generator[tuple[int, str | ValueError], None, None]:
     """Reads the lines of a file, compressed or not, or those that start in a part of an uncompressed file.
-
-    Args:
-        piece: The file or its part.
-        encoding: Any encoding of Python.
 
     Yields:
         The line number, from 1, or in a part the byte offset of the line; and the line with its end, or an error.
@@ -233,35 +225,34 @@ def file_pieces(file: Path, form: Format, piece_size: int | None = None) -> list
     return [Piece(str(file), start, stop) for start, stop in pairwise(bounds)]
 
 
-def missing_column_error(
+def describe_missing_column(
     missing: str,
     columns: Iterable[str],
-    source: object,
     argument: str | None = None,
     form: Format | None = None,
-) -> ValueError:
-    """Makes the error for a missing column.
+) -> str:
+    """Says that a column is missing among existing columns, and what to do.
 
     Args:
-        missing: Name of the missing column.
-        columns: Existing columns.
-        source: The file.
+        missing: The missing column.
+        columns: The existing columns.
         argument: The argument that names the column, if any.
         form: Format of the file, if it is a table.
 
-    Returns:
-        The error, to be raised.
-
     Example:
-        >>> print(missing_column_error("label", ["text", "labels"], "notes.csv"))
-        notes.csv: no column 'label', only text, labels; did you mean 'labels'?
-        >>> print(missing_column_error("text", ["utterance", "intent"], "notes.csv", "text"))
-        notes.csv: no column 'text', only utterance, intent; name the column with text="..."
+        >>> print(describe_missing_column("label", ["text", "labels"]))
+        no column 'label', only text, labels; did you mean 'labels'?
+        >>> print(describe_missing_column("text", ["utterance", "intent"], "text"))
+        no column 'text', only utterance, intent; name the column with text="..."
     """
     columns = list(columns)
-    near = difflib.get_close_matches(missing, columns, n=3, cutoff=_NEAR)
-    hint = f'; name the column with {argument}="..."' if argument else ""
-    hint = f"; did you mean {', '.join(map(shortened, sorted(near)))}?" if near else hint
+    by_form = {column.casefold(): column for column in columns}
+    near = [by_form[form] for form in difflib.get_close_matches(missing.casefold(), by_form, n=3, cutoff=_NEAR)]
+    hint = ""
+    if near:
+        hint = f"; did you mean {', '.join(map(shortened, sorted(near)))}?"
+    elif argument:
+        hint = f'; name the column with {argument}="..."'
     if form is not None and form.columns[:1] == ("1",) and argument:
         hint = f'; the file has no header: name all its columns with --columns, or pass {argument}="1" and so on'
     elif form is not None and form.kind == "csv" and any(len(column.split()) > _WORDS for column in columns):
@@ -271,18 +262,13 @@ def missing_column_error(
     listed = [column if len(column) <= 60 else shortened(column) for column in columns[:20]]
     if len(columns) > len(listed):
         listed.append(f"and {len(columns) - len(listed):,} more")
-    return ValueError(f"{source}: no column {shortened(missing)}, only {', '.join(listed)}{hint}")
+    return f"no column {shortened(missing)}, only {', '.join(listed)}{hint}"
 
 
 def parse_csv(lines: Lines, form: Format) -> Rows:
-    """Reads the rows of CSV, whose first row has the names of the columns unless the format has them.
+    """Yields the cells by column of CSV, or an error, with the number of a row's first line.
 
-    Args:
-        lines: The lines, as `stream_lines` yields them.
-        form: The format.
-
-    Yields:
-        The number of a row's first line; and the cells by column, or an error.
+    The first row has the names of the columns, unless the format has them.
 
     Raises:
         ValueError: If the first row is malformed.
@@ -310,6 +296,8 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
             remedy = f"quote cells that contain {form.delimiter!r} or a line break"
             if width == 1:
                 remedy += ", or pass --delimiter if another sign separates cells"
+            elif quotes := [cell[0] for cell in cells if cell.startswith(_QUOTES)]:
+                remedy += f', or replace {quotes[0]} by ", or pass --quote {quotes[0]!r} if this also ends cells'
             yield number, ValueError(f"{counts}; {remedy}")
 
 
@@ -325,11 +313,13 @@ def _distinct(header: Sequence[str]) -> Iterator[str]:
 def _marked_total(rows: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
     """Yields rows; an error instead of the last if it has totals."""
     for number, cells in rows:
+        following = None
         is_short = isinstance(cells, list) and len(cells[0]) <= _LONGEST_TOTAL
-        may_be_total = is_short and _TOTAL.fullmatch("\t".join(cells))
-        following = next(rows, None) if may_be_total else None
-        is_total = may_be_total and following is None
-        yield number, ValueError("the last row has totals, and is no document or label") if is_total else cells
+        if is_short and _TOTAL.fullmatch("\t".join(cells)):
+            following = next(rows, None)
+            if following is None:
+                cells = ValueError("the last row has totals, and is no document or label")
+        yield number, cells
         if following is not None:
             yield following
 

@@ -14,7 +14,7 @@ from .files import data_suffix
 from .homonyms import note_case
 from .joined_labels import separator_hint
 from .label_columns import SAMPLE
-from .label_files import load_labels
+from .label_files import layout_beside, load_labels
 from .parts import PARTS, fill_parts, hold_out_labels
 from .report import ReadReport
 from .schema import clean_label, plain_text
@@ -22,6 +22,12 @@ from .sniffing import Requested
 from .table_files import SUFFIXES
 from .tables import Unlabelled, load_table, table_of
 from .zero_shot import seen_first
+
+_MANY = 50  # documents; a sample of fewer may have one of each label
+_SELDOM = (
+    "choose another column with --labels, pass --separator with the sign between several labels of a cell, or if each "
+    "cell is a label, describe them in a --label_file or pass --separator none"
+)
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -58,7 +64,8 @@ class TableSource:
         label_synonyms: Columns with synonyms.
         label_language: Languages of SKOS names, in order of preference.
         on_unknown_label: Label ids missing from the label file: raise, or drop.
-        delimiter: Delimiter of cells in CSV files; by default, this and the next three are seen in each file.
+        delimiter: Delimiter of cells in CSV files of documents; by default, this and the next three are seen in each
+            file, as they always are in the label file.
         quote: Sign around cells with delimiters or line breaks; none if quotes are text.
         encoding: Encoding of the files, such as windows-1252.
         columns: Names of the columns of CSV files without a header.
@@ -189,6 +196,13 @@ class TableSource:
         used = sum(counts_by_part.values(), Counter[str]())
         if labels is None:
             labels = LabelSet.from_names(sorted(used))
+            is_single = all(len(gold) < 2 for rows in parts.values() for gold in rows["labels"])
+            if is_single and 1 < len(used) > 0.9 * used.total() and self.separator != "none":
+                problem = f"{len(used):,} labels, such as {labels[0].name!r}, in {used.total():,} documents"
+                problem += ": hardly any label has two"
+                if used.total() >= _MANY:
+                    raise ValueError(f"{problem}; {_SELDOM}")
+                say(f"note: {problem}")
             if note := note_case((label_id, None) for label_id in used):
                 say(f"note: {note}: they count as different labels")
         missing: dict[str, list[str]] = {}  # ids by the reason why the label file left them out
@@ -261,19 +275,14 @@ class TableSource:
             description=self.label_description or None,
             synonyms=self.label_synonyms,
             languages=self.label_language,
-            delimiter=self.delimiter,
-            quote=self.quote,
-            encoding=self.encoding,
             report=report,
+            **layout_beside(path, self.encoding),
         )
         return labels, report
 
 
 def join_file_names(files: Sequence[str]) -> str:
-    """Returns a name for documents, from the names of their files.
-
-    Args:
-        files: Files, folders and globs.
+    """Returns a name for documents, from the names of their files, folders and globs.
 
     Example:
         >>> join_file_names(["notes/train.jsonl.gz", "more.csv"])

@@ -33,15 +33,15 @@ from .files import Paths, find_files
 from .label_columns import SAMPLE, LabelColumn, flag_columns, see
 from .loading import Piece, load_pieces
 from .report import ReadReport
-from .schema import document_id, join_columns
+from .schema import as_names, document_id, join_columns
 from .sniffing import Format, Layout, Requested, sniff
-from .table_files import SUFFIXES, file_pieces, missing_column_error, read_rows
+from .table_files import SUFFIXES, describe_missing_column, file_pieces, read_rows
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features, IterableDataset
 
 # Part of the cache key, which does not cover this code: increment it when the resulting documents change.
-_VERSION = 8
+_VERSION = 9
 LABELS = "labels"
 """Column of labels, unless another is named."""
 
@@ -55,28 +55,32 @@ Unlabelled = Literal["negative", "drop"]
 Labels = str | Sequence[str] | LabelColumn | None
 """The columns of labels, or how they are read; None for a table without labels."""
 
+_UNLABELLED = LabelColumn(())  # of a table without labels
+
 
 class _Columns(NamedTuple):
     """The columns that are read, and how."""
 
     text: tuple[str, ...]
-    labels: LabelColumn | None
+    labels: LabelColumn
     id: str | None
     unlabelled: str
 
     def arguments(self) -> dict[str, str]:
         """Returns the argument that names each column."""
-        named = dict.fromkeys(self.labels.columns if self.labels else (), "labels")
-        return named | ({self.id: "id"} if self.id else {}) | dict.fromkeys(self.text, "text")
+        named = dict.fromkeys(self.labels.columns, "labels")
+        if self.id is not None:
+            named[self.id] = "id"
+        return named | dict.fromkeys(self.text, "text")
 
-    def document(self, row: Mapping[str, Any], position: str) -> dict[str, Any]:
-        """Returns the document of a row; `position` is its id if there is no column of ids."""
+    def document(self, located: tuple[Mapping[str, Any], str]) -> dict[str, Any]:
+        """Returns the document of a row and its position, which is the id if there is no column of ids."""
+        row, position = located
         if self.id is not None:
             if self.id not in row:
-                raise missing_column_error(self.id, row, position, "id")
+                raise ValueError(describe_missing_column(self.id, row, "id"))
             position = document_id(row[self.id], self.id)
-        labels = [] if self.labels is None else self.labels.read(row)
-        return {"id": position, "text": join_columns(row, self.text), "labels": labels}
+        return {"id": position, "text": join_columns(row, self.text), "labels": self.labels.read(row)}
 
 
 def load_table(
@@ -94,7 +98,7 @@ def load_table(
     cache_dir: str | os.PathLike[str] | None = None,
     **layout: Unpack[Layout],
 ) -> tuple[Dataset | IterableDataset, ReadReport]:
-    """Reads documents with a text from tables, which take the same memory whatever their size.
+    """Reads documents with a text from tables, in the same memory whatever their size.
 
     Several processes divide files, parts of large uncompressed `.jsonl` files, and row groups of Parquet files.
 
@@ -110,7 +114,7 @@ def load_table(
         separator: Separator of label ids within a cell, ignoring white space, or several signs, as in `";,"`; `"json"`
             for lists as text; or `"none"` if each cell is a label, whatever it looks like.
         known: Ids of labels, to tell joined labels from names; a list also names positions of zeros and ones.
-        unlabelled: `"negative"` if documents without labels have none; `"drop"` leaves them out.
+        unlabelled: `"negative"`, or `"drop"` to leave out documents without labels.
         on_error: `"raise"`, or `"skip"` to skip and count malformed rows.
         num_proc: Number of processes.
         streaming: Whether to return a stream.
@@ -131,13 +135,13 @@ def load_table(
     texts = as_tuple(text)
     others = [*texts, *filter(None, [id])]
     files = find_files(paths, SUFFIXES, any_name=True)
-    forms = _see_forms(files, Requested(**layout).check(), [*others, *_label_names(labels)], report)
+    if labels is None:
+        labels = _UNLABELLED
+    names = labels.columns if isinstance(labels, LabelColumn) else as_tuple(labels)
+    forms = _see_forms(files, Requested(**layout).check(), [*others, *names], report)
     features = _parquet_features(files[0], forms)
-    if labels is not None:
-        labels = _see_labels(_first_rows(files, forms, others), labels, others, separator, known, features)
-        report.note(labels.note)
-    report.labels = labels
-    read_as = _Columns(texts, labels, id, unlabelled)
+    seen = _see_labels(_first_rows(files, forms, others), labels, others, separator, known, features, report)
+    read_as = _Columns(texts, seen, id, unlabelled)
     short = short_names(files)
     try:
         dataset = load_pieces(
@@ -152,12 +156,12 @@ def load_table(
         )
     except ValueError:
         if report.files == 1 and not report.left_out:  # it was read completely
-            header = "a header and " if forms[str(files[0])].kind == "csv" else ""
-            raise ValueError(f"{files[0]} has {header}no rows") from None
+            raise ValueError(f"{files[0]} has no rows, or only a header") from None
         raise
     if not streaming:
-        _check_documents(report, labels, ", ".join(map(str, files[:3])))
-        dataset = dataset if id is None else _drop_repeated_ids(dataset, report)
+        _check_documents(report, seen, ", ".join(map(str, files[:3])))
+        if id is not None:
+            dataset = _drop_repeated_ids(dataset, report)
     return dataset, report
 
 
@@ -210,13 +214,13 @@ def table_of(
     texts = as_tuple(text)
     others = [*texts, *filter(None, [id])]
     plain = dataset.with_format(None)
-    seen = _see_labels(plain, labels, others, separator, known, dataset.features)
+    seen = _see_labels(plain, labels, others, separator, known, dataset.features, report)
     read_as = _Columns(texts, seen, id, unlabelled)
     arguments = read_as.arguments()
     for column, argument in arguments.items():
         if column not in dataset.features:
-            raise missing_column_error(column, dataset.features, "the dataset", argument)
-    report.note(seen.note)
+            problem = describe_missing_column(column, dataset.features, argument)
+            raise ValueError(f"the dataset: {problem}")
     has_length = hasattr(dataset, "num_rows")  # streams have none, and no progress bar
     documents = plain.select_columns([*arguments]).map(
         _convert_batch,
@@ -256,13 +260,7 @@ def _convert_batch(
 
 
 def short_names(files: Sequence[Path]) -> dict[str, str]:
-    """Returns short names of files for document ids.
-
-    Args:
-        files: The files.
-
-    Returns:
-        Maps each path to its file name, or to the path within the common folder if names are repeated.
+    """Maps each path to its file name, for ids, or to the path within the common folder if names are repeated.
 
     Example:
         >>> short_names([Path("/data/train/a.csv"), Path("/data/test/a.csv")])
@@ -288,17 +286,14 @@ def is_useful(
     unlabelled: str = "negative",
     has_labels: bool = True,
 ) -> bool:
-    """Checks whether a document has a text, and labels if it needs any, and counts it.
+    """Checks whether a document has a text, and labels if it needs any, and counts it as a record or as left out.
 
     Args:
         document: Document with `text` and `labels`.
         where: Location, for the examples of the report.
-        report: Counts the document as a record or as skipped.
+        report: Counts the document.
         unlabelled: `"negative"` to accept documents without labels, or `"drop"`.
         has_labels: Whether the table has labels.
-
-    Returns:
-        Whether the document is usable.
     """
     if not document["text"]:
         report.leave_out("without text", where)
@@ -314,7 +309,7 @@ def is_useful(
 
 def as_tuple(names: str | Sequence[str]) -> tuple[str, ...]:
     """Returns names of columns, which must be distinct, as a tuple."""
-    names = (names,) if isinstance(names, str) else tuple(names)
+    names = as_names(names)
     if not names or len(set(names)) < len(names):
         raise ValueError(f"expected a column name, or several distinct names, got {list(names)}")
     return names
@@ -324,19 +319,13 @@ def _see_forms(
     files: Sequence[Path], requested: Requested, names: Sequence[str], report: ReadReport
 ) -> dict[str, Format]:
     """Sees the format of each file, and notes what is unusual."""
-    forms = {str(file): sniff(file, requested, names, "table").refuse(file) for file in files}
+    forms = {str(file): sniff(file, requested, names, "table") for file in files}
     for file, form in forms.items():
         if form.note:
             report.note(f"{Path(file).name}: {form.note} (--delimiter, --quote, --encoding and --columns overrule)")
     if len(files) == 1 and report.on_error == "raise" and forms[str(files[0])].kind == "empty":
         raise ValueError(f"{files[0]} is empty")
     return forms
-
-
-def _label_names(labels: Labels) -> tuple[str, ...]:
-    if labels is None:
-        return ()
-    return labels.columns if isinstance(labels, LabelColumn) else as_tuple(labels)
 
 
 def _see_labels(
@@ -346,21 +335,24 @@ def _see_labels(
     separator: str | None,
     known: Collection[str],
     features: Mapping[str, Any],
+    report: ReadReport,
 ) -> LabelColumn:
     """Sees the form of labels in the first rows, unless it is known; `others` are the columns of the text and the id.
 
     If the default column does not exist, it is `label`, or the columns of zeros and ones are labels.
     """
-    if isinstance(labels, LabelColumn):
-        return labels
-    first = list(islice(rows, SAMPLE))
-    columns = as_tuple(labels)
-    if columns == (LABELS,) and first and not any(LABELS in row for row in first):
-        if _LABEL not in others and any(_LABEL in row for row in first):
-            columns = (_LABEL,)
-        else:
-            columns = tuple(flag_columns(first, others)) or columns
-    return see(first, columns, separator, known, _class_names(features, columns))
+    if not isinstance(labels, LabelColumn):
+        first = list(islice(rows, SAMPLE))
+        columns = as_tuple(labels)
+        if columns == (LABELS,) and first and not any(LABELS in row for row in first):
+            if _LABEL not in others and any(_LABEL in row for row in first):
+                columns = (_LABEL,)
+            else:
+                columns = tuple(flag_columns(first, others)) or columns
+        labels = see(first, columns, separator, known, _class_names(features, columns))
+    report.note(labels.note)
+    report.labels = labels
+    return labels
 
 
 def _parquet_features(file: Path, forms: Mapping[str, Format]) -> Mapping[str, Any]:
@@ -388,7 +380,7 @@ def _first_rows(
     """Yields rows without their text, until they would take much memory."""
     size = 0
     for file in files:
-        rows: Any = read_rows(Piece(str(file)), ReadReport("skip"), forms[str(file)], all_columns=True)
+        rows: Any = read_rows(Piece(str(file)), ReadReport("skip"), forms[str(file)])
         with closing(rows):
             for _, _, row in rows:
                 cells = {column: value for column, value in row.items() if column not in others}
@@ -407,9 +399,8 @@ def _read_documents(
     names: Mapping[str, str],
 ) -> Iterator[dict[str, Any]]:
     arguments = columns.arguments()
-    may_lack = [] if columns.labels is None else [*columns.labels.columns]
     needed = [*columns.text, *filter(None, [columns.id])]
-    rows = read_rows(piece, report, forms[piece.path], needed, may_lack, arguments=arguments)
+    rows = read_rows(piece, report, forms[piece.path], needed, columns.labels.columns, arguments)
     return _documents_of(rows, columns, report, f"{piece.path}: ", f"{names[piece.path]}:")
 
 
@@ -421,19 +412,15 @@ def _documents_of(
     name: str = "",
 ) -> Iterator[dict[str, Any]]:
     """Yields the usable documents of rows, as `read_rows` yields them; `path` and `name` start locations and ids."""
-    for where, position, row in rows:
-        try:
-            document = columns.document(row, name + position)
-        except ValueError as error:
-            report.problem("malformed row", f"{path}{where}: {error}")
-            continue
-        if is_useful(document, path + where, report, columns.unlabelled, columns.labels is not None):
+    located = ((path + where, (row, name + position)) for where, position, row in rows)
+    for where, document in report.read_each(located, columns.document, "malformed row"):
+        if is_useful(document, where, report, columns.unlabelled, bool(columns.labels.columns)):
             yield document
 
 
-def _check_documents(report: ReadReport, labels: LabelColumn | None, source: str) -> None:
+def _check_documents(report: ReadReport, labels: LabelColumn, source: str) -> None:
     """Refuses a table without any label, and one of which most was left out."""
-    if labels is not None and 0 < report.records == report.without_labels:
+    if labels.columns and 0 < report.records == report.without_labels:
         columns = ", ".join(map(repr, labels.columns[:9]))
         raise ValueError(
             f"{source}: no row has a label in {columns}: the column is absent or empty in all {report.records:,} rows; "

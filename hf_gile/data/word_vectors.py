@@ -109,7 +109,7 @@ class WordVectors:
         Raises:
             ValueError: If no word is left.
         """
-        report = ReadReport() if report is None else report
+        report = report or ReadReport()
         normalizer, splitter = normalizer_and_splitter()
         rows: dict[str, int] = {}
         for row, word in enumerate(self.words):
@@ -136,8 +136,8 @@ def load_word_vectors(
 
     Args:
         path: The file.
-        max_words: Maximum number of rows, from the start of the file, where most files have frequent words. Text files
-            are not read any further.
+        max_words: Maximum number of rows, from the start of the file, where most files have frequent words. The rest of
+            a text file is not read.
         encoding: Encoding of the words in a text file.
         report: Counts words and decides whether malformed words raise (the default) or are skipped. Of repeated words,
             the first row is used.
@@ -153,7 +153,7 @@ def load_word_vectors(
             has a wrong number of words. The message gives the line in a text file, from 1, or else the word, from 0.
     """
     path = Path(path)
-    report = ReadReport() if report is None else report
+    report = report or ReadReport()
     if path.name.lower().endswith((".bin", ".bin.gz")):
         raise ValueError(f"{path} is binary: convert it to .npz with recipes/convert_vectors.py")
     if not path.name.lower().endswith(READERS):
@@ -167,7 +167,7 @@ def load_word_vectors(
     if data_suffix(path) == ".npz":
         words, vectors = read_npz(path, ("words", "vectors"), "an .npz file with the arrays words and vectors")
         return check_word_vectors(words, vectors, path, max_words=max_words, report=report)
-    return _collect(_read_text(path, encoding, max_words, report), path, report, encoding, "line")
+    return _collect(_read_text(path, encoding, max_words, report), path, report, "line")
 
 
 def check_word_vectors(
@@ -176,17 +176,15 @@ def check_word_vectors(
     path: str | os.PathLike[str],
     *,
     max_words: int | None = None,
-    encoding: str = "utf-8",
     report: ReadReport | None = None,
 ) -> WordVectors:
     """Checks words and vectors that come from a file in another format.
 
     Args:
-        words: V distinct words, as text or as bytes.
+        words: V distinct words, as text or as bytes in UTF-8.
         vectors: `(V, D)` numbers.
         path: The file, which errors name.
         max_words: Maximum number of words.
-        encoding: Encoding of words that are bytes.
         report: As in `load_word_vectors`.
 
     Raises:
@@ -206,11 +204,14 @@ def check_word_vectors(
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
         raise ValueError(f"{path}: vectors must be rows of numbers, got shape {matrix.shape} of {matrix.dtype}")
     block = (words[:max_words], _to_float32(matrix), range(len(matrix)))
-    return _collect([block], path, ReadReport() if report is None else report, encoding, "word")
+    return _collect([block], path, report or ReadReport(), "word")
 
 
 def _collect(
-    blocks: Iterable[Block], path: str | os.PathLike[str], report: ReadReport, encoding: str, unit: str
+    blocks: Iterable[Block],
+    path: str | os.PathLike[str],
+    report: ReadReport,
+    unit: str,
 ) -> WordVectors:
     """Joins the well-formed rows of blocks; `unit` is what their positions count."""
     positions: dict[str, int] = {}
@@ -222,7 +223,7 @@ def _collect(
             try:
                 if row in infinite:
                     raise ValueError(f"vector {number:,} must be finite, got {shortened(vectors[row].tolist())}")
-                text = _check_word(word, f"{unit} {number:,}", encoding)
+                text = _check_word(word, f"{unit} {number:,}")
             except ValueError as error:
                 report.problem("malformed word", f"{path}: {error}")
                 continue
@@ -247,13 +248,12 @@ def _collect(
     return WordVectors(list(positions), table)
 
 
-def _check_word(word: Any, where: str, encoding: str) -> str:
+def _check_word(word: Any, where: str) -> str:
     if isinstance(word, bytes):
         try:
-            word = word.decode(encoding)
+            word = word.decode()
         except UnicodeDecodeError:
-            message = f"{where} is not {encoding.upper()}, pass another encoding: {shortened(word)}"
-            raise ValueError(message) from None
+            raise ValueError(f"{where} is not UTF-8: {shortened(word)}") from None
     if not isinstance(word, str):
         raise ValueError(f"{where} must be a text, got {shortened(word)}")
     if not word or "\0" in word:

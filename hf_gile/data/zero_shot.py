@@ -57,14 +57,9 @@ def held_out_labels(
 
 
 def drop_labels(rows: Dataset, labels: Collection[Any], column: str = "labels") -> Dataset:
-    """Removes labels from documents, and documents that have no other labels.
+    """Removes labels, ids or indices in a column, from documents, and documents that have no other labels.
 
     Documents without labels remain: they are negatives of all labels.
-
-    Args:
-        rows: The documents.
-        labels: Label ids, or label indices of encoded documents.
-        column: Name of the column with the labels.
 
     Example:
         >>> from datasets import Dataset
@@ -83,11 +78,7 @@ def drop_labels(rows: Dataset, labels: Collection[Any], column: str = "labels") 
 
 
 def hash_order(texts: Iterable[str], gold: Iterable[Sequence[str]]) -> list[int]:
-    """Returns the positions of documents in an order that depends on their texts and labels only.
-
-    Args:
-        texts: Texts.
-        gold: Label ids of each.
+    """Returns the positions of documents in an order that depends on their texts and label ids only.
 
     Example:
         >>> texts = ["mice", "rats", "cats"]
@@ -102,11 +93,7 @@ def hash_order(texts: Iterable[str], gold: Iterable[Sequence[str]]) -> list[int]
 
 
 def seen_first(labels: LabelSet, counts: Mapping[str, int]) -> LabelSet:
-    """Moves seen labels to the front, keeping the order otherwise.
-
-    Args:
-        labels: The labels.
-        counts: Number of training documents by id of seen label.
+    """Moves seen labels, which have counts of training documents, to the front; the order is otherwise the same.
 
     Example:
         >>> labels = seen_first(LabelSet.from_names(["mice", "rats", "cats"]), {"rats": 3})
@@ -117,15 +104,6 @@ def seen_first(labels: LabelSet, counts: Mapping[str, int]) -> LabelSet:
 
 
 def hash_fraction(kind: str, name: str, salt: str) -> float:
-    """Computes a reproducible pseudo-random number by a hash.
-
-    Args:
-        kind: Kind of the name.
-        name: The name to hash.
-        salt: Salt of the hash, for a different number.
-
-    Returns:
-        A number in [0, 1).
-    """
+    """Returns a reproducible pseudo-random number in [0, 1), a hash of a name of a kind."""
     digest = blake2b(f"{salt}\0{kind}\0{name}".encode(), digest_size=6).digest()
     return int.from_bytes(digest, "big") / 2**48  # 48 bits: exact in a float

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from ..data.schema import join_columns
-from ..data.table_files import missing_column_error
+from ..data.table_files import describe_missing_column
 from ..default_pipeline import without_reading_weights
 from ..label_index import LabelIndex, fingerprint
 from ..models import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, LabelSet
@@ -111,7 +111,7 @@ class GileScorer:
         names = list(batch) if isinstance(batch, Mapping) else batch.column_names
         for column in self.columns:
             if column not in names:
-                raise missing_column_error(column, names, "the batch")
+                raise ValueError(f"the batch: {describe_missing_column(column, names)}")
         if isinstance(batch, Mapping):
             return {**batch, **self._scored(zip(*(batch[column] for column in self.columns), strict=True))}
         import pyarrow as pa

@@ -186,7 +186,7 @@ def test_malformed_subjects_are_named_or_left_out(write):
     for line, message in {
         "<a:2>": "expected a URI, a tab and a name, got '<a:2>'",
         "mice\tMice": "expected a URI as .*, got 'mice'",
-        "<a:1>\tMice again": "the id 'a:1' is already used in line 1",
+        "<a:1>\tMice again": "the id 'a:1' is already used in .*: line 1",
     }.items():
         path = write(v__tsv=f"<a:1>\tMice\n{line}\n")
         with pytest.raises(ValueError, match=rf"v\.tsv: line 2: {message}"):

@@ -41,6 +41,9 @@ WRITERS = {
     "a deque": lambda labels: f"deque({labels}, maxlen=7)",
     "R": lambda labels: "c(" + ", ".join(f'"{label}"' for label in labels) + ")",
     "curly quotes": lambda labels: "[" + ", ".join(f"\u201c{label}\u201d" for label in labels) + "]",
+    "R with names": lambda labels: "c(" + ", ".join(f'x{n} = "{label}"' for n, label in enumerate(labels)) + ")",
+    "Spark": lambda labels: "WrappedArray(" + ", ".join(labels) + ")",
+    "Scala": lambda labels: "List(" + ", ".join(labels) + ")",
     "a database": lambda labels: "{" + ",".join(f'"{label}"' for label in labels) + "}",
 }
 
@@ -52,6 +55,17 @@ def test_lists_written_as_text_are_lists(writer):
     assert labels == gold
     assert note.startswith("label column 'tags': lists written as text, such as ")
     assert note.endswith("(--separator overrules)")
+
+
+@pytest.mark.parametrize("writer", ["Python", "JSON", "R", "an array", "a database", "Spark"])
+@pytest.mark.parametrize("share", [2, 7])
+def test_a_single_label_may_be_no_list(writer, share):
+    gold = [labels[: 1 + (number % 9 < share)] for number, labels in enumerate(rich_labels())]
+    labels, note = read(*(WRITERS[writer](names) if len(names) > 1 else names[0] for names in gold))
+    assert labels == gold
+    assert "lists written as text, or a label" in note
+    with pytest.raises(ValueError, match="must be a list, as in other rows"):
+        read(*map(WRITERS[writer], gold), "c('a' b", separator="json")
 
 
 def test_lists_with_quotes_and_nothing_are_parsed():
@@ -76,7 +90,7 @@ def test_a_list_with_a_lone_apostrophe_is_malformed(number):
         read(*["['mice']"] * number, *["['the rat's tail', 'mice']"] * 2)
 
 
-@pytest.mark.parametrize("cell", ["[None]", "{NULL}", "( )", "NaT"])
+@pytest.mark.parametrize("cell", ["[None]", "character(0)", "{NULL}", "( )", "NaT"])
 def test_brackets_around_nothing_are_no_label(cell):
     labels, note = read("mice", cell, "rats")
     assert labels == [["mice"], [], ["rats"]]
@@ -92,6 +106,21 @@ def test_joined_labels_of_a_rich_vocabulary_are_refused_with_the_separator(sign)
         read(*cells)
     assert read(*cells, separator=name)[0] == gold
     assert read(*cells, separator="none")[0][0] == [" ".join(cells[0].split())]
+
+
+@pytest.mark.parametrize("sign", ["/", " & ", " + ", " and ", ";"])
+def test_a_few_joined_labels_that_are_also_alone_are_refused(sign):
+    draw = random.Random(11)
+    gold = [draw.sample(TOPICS, 2 if number % 12 == 0 else 1) for number in range(200)]
+    with pytest.raises(ValueError, match="look like several labels, '"):
+        read(*map(sign.join, gold))
+
+
+@pytest.mark.parametrize("sign", [" \u2013 ", "\u2022", "  ", "<br>", " und "])
+def test_rare_signs_between_labels_of_a_rich_vocabulary_are_named(sign):
+    sign_alone = sign if sign.strip() in ("", "und") else sign.strip()
+    with pytest.raises(ValueError, match=f"look like several labels, .* pass --separator '{sign_alone}'"):
+        read(*map(sign.join, rich_labels()))
 
 
 def test_joined_labels_of_other_vocabularies_are_refused():
@@ -118,6 +147,7 @@ def test_joined_labels_of_other_vocabularies_are_refused():
         ["comp.graphics", "rec.autos", "sci.med", "talk.politics.misc", "comp.os.ms-windows.misc"],
         [f"2024-{month:02}-{day:02}" for month in (1, 2, 3, 11) for day in (1, 2, 3, 11, 23)],
         [f"{home}-{away}" for home in range(5) for away in range(5)],
+        ["left", "right", "center", "center-left", "center-right", "left-right"],
         ["data engineer", "engineer", "senior data engineer", "senior engineer", "lead analyst", "senior analyst"],
     ],
 )
@@ -128,7 +158,7 @@ def test_names_with_signs_are_names(names, number):
     assert read(*cells)[0] == [[cell] for cell in cells]
 
 
-SIGNS = [";", "|", ", ", "/", " ", " & ", "#", "::", " > ", "__", "\t"]
+SIGNS = [";", "|", ", ", "/", " ", " & ", "#", "::", " > ", "__", "\t", "<br>", "<br/>", "  ", " and ", " y ", "\u2022"]
 SINGLE = ["hose", "valve", "rotor", "shaft", "gasket", "pump", "seal"]
 
 
@@ -138,10 +168,13 @@ def test_as_many_labels_in_every_cell_are_seen(sign, each, order):
     draw = random.Random(7)
     gold = [order(draw.sample(SINGLE, each)) for _ in range(97)]
     cells = [sign.join(labels) for labels in gold]
-    with pytest.raises(ValueError, match=r"look like several labels, .* or --separator none"):
+    name = {"\t": "tab", " ": "space"}.get(sign) or (sign if sign.strip().isalpha() else sign.strip() or sign)
+    with pytest.raises(
+        ValueError, match=f"look like several labels, .*: pass --separator {re.escape(repr(name))}, or "
+    ):
         read(*cells)
     assert read(*cells, separator=sign)[0] == gold
-    assert read(*cells, separator="none")[0][0] == [" ".join(cells[0].split())]
+    assert len(read(*cells, separator="none")[0][0]) == 1
 
 
 def test_a_text_a_label_is_read():
@@ -197,13 +230,21 @@ def test_lists_of_zeros_and_ones_need_names(cells):
 
 @pytest.mark.parametrize(
     ("cells", "separator"),
-    [([[1, -1, -1], [-1, 1, 1]], None), (["[0, 100, 0]", "[100, 0, 0]"], None), (["0,1,1", "1,0,0", "0,1,0"], ",")],
+    [
+        ([[1, -1, -1], [-1, 1, 1]], None),
+        (["[0, 100, 0]", "[100, 0, 0]"], None),
+        (["0, 1,1", "1,0,0", "0,1,0"], ","),
+        (["011", "100", "010"], None),
+        (["0 1 1", "1 0 0"], None),
+        (["0, 1, 1", "1, 0, 0"], None),
+        (["0.00e+00\t1.00e+00\t1.00e+00", "1.00e+00\t0.00e+00\t0.00e+00"], None),
+    ],
 )
 def test_other_lists_of_two_numbers_need_names(cells, separator):
     with pytest.raises(ValueError, match="say which of 3 labels a document has"):
         read(*cells, separator=separator)
     labels = ["mice", "rats", "cats"]
-    assert separator is None or read(*cells, separator=separator, known=labels)[0][0] == ["rats", "cats"]
+    assert cells[0][0] != "0" or read(*cells, separator=separator, known=labels)[0][0] == ["rats", "cats"]
 
 
 @pytest.mark.parametrize(
@@ -283,6 +324,8 @@ def test_columns_of_zeros_and_ones_are_seen_beside_text_and_id():
     [
         ([3.0, 7.0, float("nan")], [["3"], ["7"], []]),
         (["3.0", "3.5"], [["3.0"], ["3.5"]]),
+        (["3.000e+00", "1.200e+01"], [["3"], ["12"]]),
+        (["10", "11", "10"], [["10"], ["11"], ["10"]]),
         ([[3.0], [7]], [["3"], ["7"]]),
         ([True, False], [["true"], ["false"]]),
         (["mice", "nan", None, "None", "NULL"], [["mice"], [], [], [], []]),
@@ -335,8 +378,13 @@ def test_objects_are_read_by_their_name_or_known_id():
     assert read({"label": "mice"}, {"label": "rats"})[0] == [["mice"], ["rats"]]
     assert read({"choices": ["mice", "rats"]}, "mice")[0] == [["mice", "rats"], ["mice"]]
     assert read([{"id": "https://example.org/7", "display_name": "mice"}], [])[0] == [["mice"], []]
-    with pytest.raises(ValueError, match=r"labels are objects with the keys .*, of which none is a name or id"):
-        read([{"score": 3}])
+    for key in ("topic", "descriptor", "ui", "@id", "prefLabel"):
+        assert read([{key: "mice", "score": 0.5}], [{key: "rats", "score": 0.9}])[0] == [["mice"], ["rats"]]
+    for item in ({"score": 3}, {"name": {"en": "mice"}}):
+        with pytest.raises(
+            ValueError, match=r"of which none is a name or id: .*, as \[item\[KEY\] for item in labels\]"
+        ):
+            read([item])
 
 
 def test_classes_get_their_names():

@@ -180,6 +180,26 @@ def test_lines_that_are_no_labels_are_refused(write, content):
         load_labels(write("labels.txt", content))
 
 
+@pytest.mark.parametrize("content", ["mice\nrats\n", '["mice", "rats"]'])
+@pytest.mark.parametrize("chosen", [{"id": "ui"}, {"name": "term"}, {"description": "note"}])
+def test_columns_of_names_alone_are_refused(write, content, chosen):
+    with pytest.raises(ValueError, match=r"labels\.txt has names alone, and is not a table with columns to choose"):
+        load_labels(write("labels.txt", content), **chosen)
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "labels.tsv", "labels.txt"])
+def test_the_only_column_of_a_table_without_a_header_is_named(write, name):
+    report = ReadReport()
+    path = write(name, "mice\nred rats\n")
+    if name != "labels.txt":
+        with pytest.raises(
+            ValueError, match=r"first line is a label, rename the file to \.txt, or pass --columns name"
+        ):
+            load_labels(path)
+    assert load_labels(path, columns=["name"], report=report).ids == ["mice", "red rats"]
+    assert report.notes == []
+
+
 def test_yaml_is_no_text_of_labels(write):
     with pytest.raises(ValueError, match=r"labels\.yml is YAML: .*labels as a JSON list of names"):
         load_labels(write("labels.yml", "D3: mice\nD5: rats\n"))
@@ -330,7 +350,7 @@ def test_labels_with_the_same_name_are_distinguished_by_synonyms_or_ids(write):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ('{"id": "D3", "name": "Rats"}', "the id 'D3' is already used in line 1"),
+        ('{"id": "D3", "name": "Rats"}', "the id 'D3' is already used in .*: line 1"),
         ('{"name": "Rats"}', "id must not be empty, got None"),
         ('{"id": "D5", "name": " "}', "the label 'D5' has no name"),
         ('{"id": "D5", "name": 7}', "name must be text, got 7"),

@@ -34,7 +34,9 @@ def read(tmp_path, monkeypatch):
 
     def read_all(name, content, label_file=None, test=None, **settings):
         if label_file is not None:
-            settings["label_file"] = write("labels.csv" if label_file.startswith("id,") else "labels.txt", label_file)
+            settings["label_file"] = write(
+                "labels.csv" if label_file[:2] in ("id", b"id") else "labels.txt", label_file
+            )
         if test is not None:
             settings["test_files"] = [write("test.csv", test)]
         said = []
@@ -72,30 +74,17 @@ def test_flags_overrule_what_is_seen(read):
     assert "ό" in parts["train"]["text"][0]  # as requested, though wrong
 
 
-def test_a_workbook_and_a_web_page_are_refused_with_what_to_do(read):
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1254"])
+def test_the_layout_of_documents_is_not_that_of_the_label_file(read, encoding):
+    table = "text;labels\n" + "".join(f"n\xf6te {number};{number % 2}\n" for number in range(30))
+    settings = {"delimiter": ";", "quote": "none", "encoding": "cp1254"}
+    labels = read("a.csv", table.encode("cp1254"), 'id,name\n0,"\xf6, a"\n1,b\u0131\n'.encode(encoding), **settings)[1]
+    assert sorted(labels.names) == ["b\u0131", "\xf6, a"]
+
+
+def test_a_workbook_is_refused_with_what_to_do(read):
     with pytest.raises(ValueError, match=r"a\.xlsx is an Excel workbook: .*save it as \"CSV UTF-8\""):
         read("a.xlsx", zipped("xl/workbook.xml", "<workbook/>"))
-    with pytest.raises(
-        ValueError, match=r"a\.csv is a web page .* opens as a table in Excel, save it as \"CSV UTF-8\""
-    ):
-        read("a.csv", "<!DOCTYPE html><html></html>")
-
-
-@pytest.mark.parametrize(
-    ("content", "what"),
-    [
-        ("-- a dump\n/*!40101 SET NAMES utf8 */;\nDROP TABLE IF EXISTS `a`;\n", "is a dump of a database"),
-        ("INSERT INTO a (text, labels) VALUES ('x', 'y');\n", "is a dump of a database"),
-        ("COPY public.a (text, labels) FROM stdin;\nx\ty\n", "is a dump of a database"),
-        ("@relation a\n\n@attribute text string\n", "is a table as ARFF"),
-        ("@article{a1,\n  title = {x},\n}\n", "has references"),
-        ("TY  - JOUR\nTI  - x\n", "has references"),
-        ("\u250c\u2500\u2500\u2510\n\u2502 text \u2502\n", "is a table as ARFF"),
-    ],
-)
-def test_dumps_and_records_are_refused_with_what_to_do(read, content, what):
-    with pytest.raises(ValueError, match=rf"a\.txt {what}.*: .*export .* as CSV"):
-        read("a.txt", content)
 
 
 def test_names_above_several_options_are_no_column(read):
@@ -122,6 +111,21 @@ def test_joined_labels_stop_the_run_before_training(read):
         with pytest.raises(ValueError, match=r"look like several labels, .*: pass --separator ';', or --separator no"):
             read("a.csv", content, separator=separator)
     assert len(read("a.csv", content, separator="none")[1]) > len(LABELS)
+
+
+@pytest.mark.parametrize(("number", "said"), [(60, None), (20, "note: 20 labels, such as"), (8, "note: 8 labels")])
+def test_labels_that_are_about_as_many_as_documents_are_noted_or_stop_the_run(read, number, said):
+    names = [f"{part}{row}" for row, part in enumerate(["intent ", "topic "] * (number // 2))]
+    content = csv_of(frame([(f"text {row}", [name]) for row, name in enumerate(names)], "".join))
+    if said is None:
+        with pytest.raises(ValueError, match=r"60 labels, such as .* 60 documents: hardly any .* --label_file or pass"):
+            read("a.csv", content)
+    else:
+        assert said in read("a.csv", content)[2]
+    for settings in ({"separator": "none"}, {"label_file": "\n".join(names)}):
+        _, labels, lines = read("a.csv", content, **settings)
+        assert len(labels) == number
+        assert "hardly any" not in lines
 
 
 def test_lists_of_zeros_and_ones_get_the_names_of_the_label_file(read):

@@ -237,7 +237,11 @@ MILK = Descriptor("D3", "Milk", tree_numbers=("C14",))
 @pytest.mark.parametrize(
     ("problem", "other", "message"),
     [
-        ("repeated id", Descriptor("D3", "Copper"), r"line \d+: D3 is already defined in line \d; ids must be unique"),
+        (
+            "repeated id",
+            Descriptor("D3", "Copper"),
+            r"line \d+: D3 is already defined in .*: line \d; ids must be unique",
+        ),
         ("repeated tree number", Descriptor("D5", "Iron", tree_numbers=("C14",)), "D5 has the tree number C14 of"),
     ],
 )
@@ -261,11 +265,11 @@ def test_headings_with_the_same_name_are_distinguished(write_mesh):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "damaged after 0 records: expected MeSH in XML, ASCII or JSON lines, got a file that starts ''"),
-        ("id,name\nD3,Milk\n", "expected MeSH in XML, ASCII or JSON lines, got a file that starts 'id,name"),
+        ("", "expected MeSH in XML .*, ASCII or JSON lines, got content of the kind 'empty'"),
+        ("id,name\nD3,Milk\n", "expected MeSH in XML .*, ASCII or JSON lines, got content of the kind 'text'"),
         ("[{}]", "record 1: expected an object with the keys ui and name, got {}"),
         ("<html><body/></html>", "is a web page"),
-        ('<SupplementalRecordSet LanguageCode="eng"/>', "expected a DescriptorRecordSet, got <SupplementalRecordSet>"),
+        ('<SupplementalRecordSet LanguageCode="eng"/>', r"\(a DescriptorRecordSet\), .* got content of the kind 'xml'"),
         (xml()[:-300], "damaged after 5 records"),
         (xml().replace("Cardiac Failure", "Cardiac\0Failure"), "damaged after 2 records"),
         (xml().replace("Breast", "&Breast;"), "damaged after 6 records: Entity 'Breast' not defined, line 147"),
@@ -273,7 +277,7 @@ def test_headings_with_the_same_name_are_distinguished(write_mesh):
     ],
 )
 def test_damaged_files_and_files_of_another_format_are_refused(write_mesh, content, message):
-    with pytest.raises(ValueError, match=rf"a\.mesh: {message}" if message[0] == "n" else rf"a\.mesh: .*{message}"):
+    with pytest.raises(ValueError, match=rf"a\.mesh:? .*{message}"):
         load_mesh(write_mesh(content))
 
 

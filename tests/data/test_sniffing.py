@@ -105,7 +105,7 @@ def test_archives_of_several_files_are_refused(tmp_path):
         archive.writestr("a.csv", "x")
         archive.writestr("b.csv", "x")
     with pytest.raises(ValueError, match=r"a\.csv is an archive of 2 files \(a\.csv, b\.csv\): unpack it"):
-        sniff(path).refuse(path)
+        sniff(path)
 
 
 def test_vocabularies_are_no_tables(tmp_path):
@@ -130,6 +130,8 @@ SENTENCES = {
     "cp1253": "Πού είναι το δέμα μου",
     "cp1255": "איפה החבילה שלי",
     "cp1256": "شكرا جزيلا لكم",
+    "iso2022_jp_ext": "荷物はどこですか",
+    "utf-7": "荷物、どこ ですか いま",
     "cp932": "荷物はどこですか",
     "euc_jp": "荷物はどこですか",
     "gb18030": "我的包裹在哪里",
@@ -143,6 +145,8 @@ SENTENCES = {
 def test_encodings_of_old_programs_are_seen_by_the_letters_of_languages(encoding):
     form = sniff_bytes(f"text,tags\n{SENTENCES[encoding]},x\n".encode(encoding), ".csv")
     assert form.encoding == encoding
+    if encoding in ("iso2022_jp_ext", "utf-7"):  # which are certain
+        return
     example = form.note.removeprefix(f"encoding {encoding}, as in ").strip("'")
     assert example
     assert example in SENTENCES[encoding]
@@ -153,24 +157,49 @@ def test_few_characters_beyond_ascii_are_those_of_western_europe(word):
     assert sniff_bytes(f"text,tags\n{word},x\n".encode("cp1252"), ".csv").encoding == "cp1252"
 
 
+BINARY = {  # and what is seen in spite of a suffix of CSV
+    b"ARROW1\0\0": "is a Feather or Arrow file: convert it, as in pandas.read_feather",
+    b"\x80\x04\x95": "is a pickle, which runs code when it is read",
+    b"SQLite format 3\0": "is a database of SQLite: export a table",
+    b"<stata_dta><header>": "is a file of Stata, SPSS, SAS or R",
+    b"a.csv".ljust(257, b"\0") + b"ustar": "is an archive of an unknown kind: unpack it first",
+    b"\x89HDF\r\n": "is a binary file: write it as CSV, JSON lines or Parquet",
+    b"%PDF-1.4\n%\xe2\xe3": "is a binary file: write it as CSV",
+    b"00714cz  a2200205n\x1e\x1fafoo\x1d": "is a MARC file: convert it",
+    b"<table border='1'>": "is a web page",
+    b"<!DOCTYPE html><html></html>": 'is a web page .* opens as a table in Excel, save it as "CSV UTF-8"',
+    b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n": "is a pointer of Git LFS",
+    b"\nPMID- 1\nTI  - On mice.\nMH  - Mice\n": "has references, or records of a catalogue or thesaurus, as text",
+    b"TY  - JOUR\nTI  - On mice.\n": "has references, .* export them as CSV",
+    b"% Encoding: UTF-8\n\n@article{a1,\n  title={On mice}\n}\n": "has references",
+    b"=LDR  00714cam a2200205\n=245  10$aOn mice\n": "has references",
+    b"003@ $0123\n021A $aOn mice\n": "has references",
+    b"Cats\nMice\n  UF Mouse\n  BT Rodents\n": "has references",
+    b"Mice\nUF: Mouse\nBT: Rodents\n": "has references",
+}
+TEXTS = {
+    "-- a dump\n/*!40101 SET NAMES utf8 */;\nDROP TABLE IF EXISTS `a`;\n": "is a dump of a database",
+    "INSERT INTO a (text, labels) VALUES ('x', 'y');\n": "is a dump of a database .* export a table as CSV",
+    "COPY public.a (text, labels) FROM stdin;\nx\ty\n": "is a dump of a database",
+    "@relation a\n\n@attribute text string\n": "is a table as ARFF .* export it as CSV",
+    "\u250c\u2500\u2500\u2510\n\u2502 text \u2502\n": "is a table as ARFF",
+    "format-version: 1.2\n\n[Term]\nid: GO:1\n": "is an ontology in OBO, .* convert it to RDF",
+    "! of today\nformat-version: 1.2\n\n[Term]\nid: GO:1\n": "is an ontology in OBO, .* convert it to RDF",
+    "Prefix: : <http://a.org/>\nClass: :Iron\n": "is an ontology in OBO, Manchester",
+}
+
+
 @pytest.mark.parametrize(
-    ("start", "message"),
+    ("name", "content", "message"),
     [
-        (b"ARROW1\0\0", "Feather or Arrow file: convert it, as in pandas.read_feather"),
-        (b"\x80\x04\x95", "pickle, which runs code when it is read"),
-        (b"SQLite format 3\0", "database of SQLite: export a table"),
-        (b"<stata_dta><header>", "file of Stata, SPSS, SAS or R"),
-        (b"a.csv".ljust(257, b"\0") + b"ustar", "archive of an unknown kind: unpack it first"),
-        (b"\x89HDF\r\n", "binary file: write it as CSV, JSON lines or Parquet"),
-        (b"<table border='1'>", "web page"),
-        (b"version https://git-lfs.github.com/spec/v1\n", "pointer of Git LFS"),
+        *((name, content, message) for content, message in BINARY.items() for name in ("a.csv", "a.ttl")),
+        *((name, content.encode(), message) for content, message in TEXTS.items() for name in ("a.txt", "a.ttl")),
     ],
 )
-@pytest.mark.parametrize("name", ["a.csv", "a.data"])
-def test_other_formats_are_refused_with_what_to_do_whatever_their_name(tmp_path, start, message, name):
-    (tmp_path / name).write_bytes(start + b"text,labels\nmice,a\n")
-    with pytest.raises(ValueError, match=message):
-        load_table(tmp_path / name)
+def test_what_no_reader_accepts_is_refused_with_what_to_do(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=f"{name} {message}"):
+        sniff(tmp_path / name)
 
 
 @pytest.mark.parametrize("line", [b"iron ", b"a|", b"a|b\n" + b"-" * 9, b"\xc0\x7f\x81\x7fz", b"-| "])

@@ -119,6 +119,8 @@ def test_a_table_without_labels_is_read_for_scoring(write, stream):
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "a.parquet"])
 def test_a_missing_column_is_named_with_the_existing_columns(write, stream, name):
     path = write(name)
+    with pytest.raises(ValueError, match=r"no column 'TEXTS', only texts, labels; did you mean 'texts'\?"):
+        stream(write("b.csv", "texts,labels\nx,m\n"), "TEXTS")
     with pytest.raises(ValueError, match=r"a\.\w+: no column 'abstrakt', only id, title, abstract, labels; did you"):
         stream(path, ["title", "abstrakt"], on_error="skip")
     with pytest.raises(ValueError, match=r"a\.\w+: .*no (column )?'uid', only id, title, abstract, labels"):
@@ -232,6 +234,7 @@ def test_an_encoding_error_names_the_line_and_a_likely_encoding(write, stream):
     [
         ("y", "1 cells, but the first line has 2"),
         ("y,m,z", "3 cells, but the first line has 2; quote cells that contain ',' or a line break"),
+        ("\u201cy, z\u201d,m", "replace \u201c by \", or pass --quote '\u201c' if this also ends cells"),
         ('"y "said", z",m', "quote not closed, or not doubled in a cell"),
         ('"y,m', "quote not closed"),
     ],
@@ -302,7 +305,7 @@ def test_empty_files_are_refused(write, stream, name):
 
 def test_tables_without_rows_are_refused(write, load):
     for name, data in (("a.csv", "text,labels\n"), ("a.json", "[]")):
-        with pytest.raises(ValueError, match=rf"{name} has {'a header and ' * (name == 'a.csv')}no rows$"):
+        with pytest.raises(ValueError, match=rf"{name} has no rows, or only a header$"):
             load(write(name, data))
     with pytest.raises(ValueError, match="no record can be used: 0 records from 1 file; left out: without text"):
         load(write("a.parquet", rows=[{"text": "", "labels": ""}]))
