@@ -21,7 +21,7 @@ from hf_gile.data import load_labels
 from hf_gile.training.general import SHRINKAGE, general_scorer, text_vectors
 
 MOST_BYTES = 1_000_000  # of a note
-NEAREST = 0.5  # weight of the nearest note with a tag; benchmarks/tags.py says how it was chosen
+COMMON = 0.5  # of what all notes have in common counts for no tag; benchmarks/tags.py says how it was chosen
 FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 CODE = re.compile(r"^(```|~~~).*?(?:^\1|\Z)|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 TAG = re.compile(r"(?<!\S)#([\w/-]*[^\W\d][\w/-]*)")
@@ -77,18 +77,18 @@ def read_notes(folder: Path) -> list[Note]:
 def suggest(tagged: list[Note], texts: list[str], tags: list[str], top: int) -> list[dict[str, float]]:
     """Returns the best tags of each text with their scores, best first.
 
-    A score is the cosine of text and name, less that of all notes, plus half that of the nearest note with the tag.
+    A score is the cosine of text and name, less half that of all notes, plus its square for the nearest tagged note.
     """
     names = [" ".join(re.split(r"[\W_]+", tag)).strip() or tag for tag in tags]
     model, processor = general_scorer(texts, labels=names)
     notes = normalize(text_vectors(model, processor, [*(note.text for note in tagged), *texts]))
-    notes -= notes.sum(0) / (len(notes) + SHRINKAGE)
-    known, new = notes[: len(tagged)], notes[len(tagged) :]
-    scores = new @ normalize(text_vectors(model, processor, names)).T
-    similarities = normalize(new) @ normalize(known).T
+    common = notes.sum(0) / (len(notes) + SHRINKAGE)
+    scores = (notes - COMMON * common)[len(tagged) :] @ normalize(text_vectors(model, processor, names)).T
+    notes = normalize(notes - common)
+    similarities = (notes[len(tagged) :] @ notes[: len(tagged)].T).clamp(min=0) ** 2
     for column, tag in enumerate(tags):
         if rows := [row for row, note in enumerate(tagged) if tag in note.tags]:
-            scores[:, column] += NEAREST * similarities[:, rows].amax(1).clamp(min=0)
+            scores[:, column] += similarities[:, rows].amax(1)
     best = zip(*(part.tolist() for part in scores.topk(min(top, len(tags)))), strict=True)
     return [{tags[column]: round(score, 3) for score, column in zip(*row, strict=True)} for row in best]
 

@@ -53,7 +53,8 @@ def test_only_existing_tags_are_suggested_and_no_note_changes(notes, suggest):
 
 def test_a_tagged_note_teaches_its_tags(notes, suggest):
     (before,), _ = suggest(notes, "--top", 7)
-    (notes / "pie.md").write_text(f"---\ntags: 2026\n---\n{NOTES['cake.md']}")
+    (notes / "old").mkdir()
+    (notes / "old" / "cake.md").write_text(f"---\ntags: 2026\n---\n{NOTES['cake.md']}")
     (after,), _ = suggest(notes, "--top", 7)
     assert next(iter(after["tags"])) == "2026"
     assert after["tags"]["2026"] > before["tags"]["2026"] + 0.1
