@@ -50,7 +50,7 @@ _MORE = ("overwrite_output_dir", "config", "help", "help_all")
 
 
 def unknown_flag(words: Iterable[str]) -> str:
-    """Returns an error for the first flag that the recipe for tables does not have; empty if there is none.
+    """Returns an error for the first flag that the recipe for tables lacks, or an empty string.
 
     Names are read from source code, which takes a moment; to import the settings takes seconds.
     """
