@@ -52,6 +52,8 @@ def load(
         FileNotFoundError: If it does not exist.
         OSError: If it cannot be read from the Hub.
     """
+    if not is_general(model):
+        _check_exists(model)  # before imports that take seconds
     import torch
     from transformers import AutoModelForSequenceClassification
 
@@ -71,7 +73,6 @@ def load(
 
         scorer, processor = general_scorer(texts, documents, labels)
         return scorer.to(device), processor
-    _check_exists(model)
     arguments: Any = {"revision": revision or "main"}
     with explained(model):
         config, _ = GileConfig.get_config_dict(model, **arguments)

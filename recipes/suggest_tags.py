@@ -3,28 +3,25 @@
     python recipes/suggest_tags.py notes/                    # a line of JSON for each note without tags
     python recipes/suggest_tags.py notes/ --tags tags.txt    # and tags that no note has yet, one per line
 
-Tags are read from front matter (`tags:`) and from the text (`#tag`). At least ten tagged notes train a model if they
-have more than a quarter of the tags. Otherwise, notes are compared with the names of the tags. No note is changed.
+Tags are read from front matter (`tags:`) and from the text (`#tag`). A note is compared with the name of each tag, and
+with the tagged notes that have the tag. Scores order the tags of a note; they are no probabilities. No note is changed.
 """
 
 import argparse
 import json
 import re
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 import yaml
-from sklearn.preprocessing import MultiLabelBinarizer
+from torch.nn.functional import normalize
 
-from hf_gile import Label, LabelScoringPipeline, LabelSet
 from hf_gile.data import load_labels
-from hf_gile.sklearn import GileClassifier
-from hf_gile.training.general import general_scorer
+from hf_gile.training.general import SHRINKAGE, general_scorer, text_vectors
 
 MOST_BYTES = 1_000_000  # of a note
-FEW = 10  # tagged notes, from which no model learns more than the names of tags say
+COMMON = 0.5  # of what all notes have in common counts for no tag; benchmarks/tags.py says how it was chosen
 FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 CODE = re.compile(r"^(```|~~~).*?(?:^\1|\Z)|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 TAG = re.compile(r"(?<!\S)#([\w/-]*[^\W\d][\w/-]*)")
@@ -78,23 +75,22 @@ def read_notes(folder: Path) -> list[Note]:
 
 
 def suggest(tagged: list[Note], texts: list[str], tags: list[str], top: int) -> list[dict[str, float]]:
-    """Returns the best tags of each text with their probabilities, best first."""
-    names = [" ".join(re.split(r"[\W_]+", tag)).strip() for tag in tags]
-    times = Counter(names)
-    names = [name if name and times[name] == 1 else tag for tag, name in zip(tags, names, strict=True)]
-    labels = LabelSet(map(Label, tags, names))
-    if len(tagged) >= FEW and 4 * len({tag for note in tagged for tag in note.tags}) > len(tags):
-        gold = MultiLabelBinarizer(classes=tags).fit_transform([note.tags for note in tagged])
-        classifier = GileClassifier(labels).fit([note.text for note in tagged], gold)
-        model, processor = classifier.model_, classifier.processor_
-    else:
-        model, processor = general_scorer(texts, texts, names)
-        model.set_labels(labels, processor)
-    tag_of = dict(zip(names, tags, strict=True))
-    pipe = LabelScoringPipeline(model=model, processor=processor)
-    answers = pipe(texts, top_k=min(top, len(tags)), multi_label=True)
-    pairs = [zip(answer["labels"], answer["scores"], strict=True) for answer in answers]
-    return [{tag_of[name]: round(score, 4) for name, score in best} for best in pairs]
+    """Returns the best tags of each text with their scores, best first.
+
+    A score is the cosine of text and name, less half that of all notes, plus its square for the nearest tagged note.
+    """
+    names = [" ".join(re.split(r"[\W_]+", tag)).strip() or tag for tag in tags]
+    model, processor = general_scorer(texts, labels=names)
+    notes = normalize(text_vectors(model, processor, [*(note.text for note in tagged), *texts]))
+    common = notes.sum(0) / (len(notes) + SHRINKAGE)
+    scores = (notes - COMMON * common)[len(tagged) :] @ normalize(text_vectors(model, processor, names)).T
+    notes = normalize(notes - common)
+    similarities = (notes[len(tagged) :] @ notes[: len(tagged)].T).clamp(min=0) ** 2
+    for column, tag in enumerate(tags):
+        if rows := [row for row, note in enumerate(tagged) if tag in note.tags]:
+            scores[:, column] += similarities[:, rows].amax(1)
+    best = zip(*(part.tolist() for part in scores.topk(min(top, len(tags)))), strict=True)
+    return [{tags[column]: round(score, 3) for score, column in zip(*row, strict=True)} for row in best]
 
 
 def main() -> None:
@@ -112,14 +108,11 @@ def main() -> None:
         raise SystemExit(str(error)) from error
     tags = list(dict.fromkeys(tags))
     if len(tags) < 2 or options.top < 1:
-        raise SystemExit(
-            f"{options.folder} has {len(notes)} notes, {len(tags)} tags: tag some, or name two with --tags"
-        )
+        raise SystemExit(f"{options.folder} has {len(notes)} notes, {len(tags)} tags: tag some, or name two by --tags")
     untagged = [note for note in notes if not note.tags]
     if not untagged:
         raise SystemExit(f"{options.folder} has no note without tags")
-    suggestions = suggest(tagged, [note.text for note in untagged], tags, options.top)
-    for note, best in zip(untagged, suggestions, strict=True):
+    for note, best in zip(untagged, suggest(tagged, [note.text for note in untagged], tags, options.top), strict=True):
         print(json.dumps({"note": note.path, "tags": best}, ensure_ascii=False))
 
 

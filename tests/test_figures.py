@@ -12,6 +12,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import corrections  # noqa: E402
 import pictures  # noqa: E402
+import tags  # noqa: E402
 import unseen_price  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -25,13 +26,18 @@ def correction_rows():
     yield from corrections.table(json.loads((RESULTS / "corrections.json").read_text())).splitlines()
 
 
+def tag_rows():
+    yield from tags.table(json.loads((RESULTS / "tags.json").read_text())).splitlines()
+
+
 @pytest.mark.parametrize(
     ("file", "rows"),
     [
         ("docs/calibration.md", price_rows),
         ("docs/service.md", correction_rows),
+        ("docs/tags.md", tag_rows),
     ],
-    ids=["price", "corrections"],
+    ids=["price", "corrections", "tags"],
 )
 def test_tables_equal_the_benchmark_results(file, rows):
     text = (ROOT / file).read_text()

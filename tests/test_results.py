@@ -104,7 +104,7 @@ SCRIPTS = {
     "search": ["search", "search_model"],
     "translation": ["translation", "translation_small", "translation_speed"],
 }
-MEANS = {"corrections", "obvious", "paper_tables", "unseen_price"}
+MEANS = {"corrections", "obvious", "paper_tables", "tags", "unseen_price"}
 """Files of which a page has means of several runs; tests of obvious, paper_tables and figures make them."""
 
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"])

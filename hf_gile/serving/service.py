@@ -266,9 +266,10 @@ def _project(project: Project, answer: Answer, teach: Callable[[Sequence[Correct
         language: Annotated[str, Query(json_schema_extra=languages)] = project.vocab_language,
         exclude: Annotated[Uris, Query()] = [],  # noqa: B006
         include_branch: Annotated[Uris, Query()] = [],  # noqa: B006
+        evidence: bool = False,
     ) -> list[NumberedSuggestions]:
         _check(project, project_id, language)
-        wanted = [Wanted(document.text, limit, exclude, include_branch) for document in body.documents]
+        wanted = [Wanted(document.text, limit, exclude, include_branch, evidence) for document in body.documents]
         answers = await answer(wanted, threshold)
         return [
             NumberedSuggestions(results=results, document_id=document.document_id)

@@ -29,12 +29,12 @@ def test_without_typer_the_error_names_the_extra():
     assert (done.returncode, done.stderr) == (1, message)
 
 
-def imported_by(code, *arguments):
+def imported_by(code, *arguments, ends=0):
     """Returns the modules that are imported when a process ends."""
     code = f"import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); {code}"
     command = [sys.executable, "-c", code, *map(str, arguments)]
     done = subprocess.run(command, input="Rats were fed.", capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == ends, done.stderr
     return set(done.stderr.split())
 
 
@@ -48,6 +48,14 @@ def test_labels_are_shown_without_torch(saved_model):
         "sklearn",
         "transformers.models",
     }
+
+
+@pytest.mark.slow
+def test_wrong_arguments_end_before_seconds_of_imports(tmp_path):
+    (tmp_path / "one.txt").write_text("Rats.")
+    slow = {"torch", "datasets", "transformers.modeling_utils"}
+    assert not imported_by(COMMAND, "train", "a.csv", "--label", "tags", ends=2) & slow
+    assert not imported_by(COMMAND, "score", tmp_path / "one.txt", "--label", "a", ends=1) & slow
 
 
 @pytest.mark.slow

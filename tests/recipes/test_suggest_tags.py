@@ -33,7 +33,6 @@ def suggest(monkeypatch, capsys, save_text_encoder):
     """Runs the recipe with a random encoder, and returns what it prints."""
     encoder = FoundEncoder("sentence-transformers/all-MiniLM-L6-v2", save_text_encoder(texts=list(NOTES.values())))
     monkeypatch.setattr(general, "best_text_encoder", lambda *texts: encoder)
-    monkeypatch.setattr("hf_gile.training.fit.text_encoders", lambda texts: [encoder])
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["suggest_tags.py", *map(str, arguments)])
@@ -44,15 +43,21 @@ def suggest(monkeypatch, capsys, save_text_encoder):
     return run
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("few", [4, 5])
-def test_only_existing_tags_are_suggested_and_no_note_changes(notes, suggest, monkeypatch, few):
-    monkeypatch.setattr(suggest_tags, "FEW", few)  # with 5, the four tagged notes train no model
+def test_only_existing_tags_are_suggested_and_no_note_changes(notes, suggest):
     (answer,), _ = suggest(notes, "--top", 7)
     assert answer["note"] == str(notes / "cake.md")
     assert answer["tags"].keys() == {"cooking", "garden", "home/kitchen", "2026"}
     assert list(answer["tags"].values()) == sorted(answer["tags"].values(), reverse=True)
     assert {name: (notes / name).read_text() for name in NOTES} == NOTES
+
+
+def test_a_tagged_note_teaches_its_tags(notes, suggest):
+    (before,), _ = suggest(notes, "--top", 7)
+    (notes / "old").mkdir()
+    (notes / "old" / "cake.md").write_text(f"---\ntags: 2026\n---\n{NOTES['cake.md']}")
+    (after,), _ = suggest(notes, "--top", 7)
+    gains = {tag: score - before["tags"][tag] for tag, score in after["tags"].items()}
+    assert max(gains, key=gains.get) == "2026"
 
 
 def test_texts_of_notes_do_not_contain_their_tags(notes):

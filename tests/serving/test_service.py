@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from threading import Event
@@ -41,6 +42,13 @@ def make_client(pipe):
 @pytest.fixture
 def client(make_client):
     return make_client()
+
+
+def wait_until(condition):
+    """Waits at most twenty seconds."""
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
 
 
 def detail(answer, status):
@@ -155,8 +163,7 @@ def test_excess_requests_are_refused_and_waiting_requests_answered(make_client):
         first = pool.submit(ask)
         assert started.wait(20)
         waits = pool.submit(ask)
-        while "hf_gile_waiting_texts 1.0" not in client.get("/metrics").text:
-            pass
+        wait_until(lambda: "hf_gile_waiting_texts 1.0" in client.get("/metrics").text)
         third = ask()
         assert "too many texts are waiting" in detail(third, 503)
         assert third.headers["Retry-After"] == "1"
@@ -192,7 +199,7 @@ def test_too_many_requests_of_a_client_are_refused():
         await asyncio.gather(*tasks)
         await guard(scopes[0], receive, send)
 
-    asyncio.run(ask())
+    asyncio.run(asyncio.wait_for(ask(), 20))
     assert statuses == [429, 200, 200, 200, 200]
 
 
@@ -226,8 +233,7 @@ def test_the_health_check_fails_while_a_batch_takes_too_long(make_client):
         ill = next(answer for answer in answers if answer.status_code != 200)
         assert "restart the service" in detail(ill, 503)
         may_go_on.set()
-        while client.post(SUGGEST, data={"text": TEXT}).status_code != 200:
-            pass
+        wait_until(lambda: client.post(SUGGEST, data={"text": TEXT}).status_code == 200)
         assert client.get("/health").status_code == 200
 
 

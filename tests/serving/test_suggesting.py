@@ -49,8 +49,9 @@ def test_a_branch_has_a_label_and_its_descendants(client):
 
 def test_a_batch_chooses_too(client):
     body = {"documents": [{"text": TEXT}]}
-    answer = client.post("/v1/projects/mesh/suggest-batch?exclude=Iron&include_branch=Blood&limit=2", json=body)
-    assert answer.json()[0]["results"] == suggest(client, exclude="Iron", include_branch="Blood", limit=2)
+    wanted = {"exclude": "Iron", "include_branch": "Blood", "limit": 2, "evidence": "true"}
+    answer = client.post("/v1/projects/mesh/suggest-batch", params=wanted, json=body)
+    assert answer.json()[0]["results"] == suggest(client, **wanted)
 
 
 @pytest.mark.parametrize("name", ["exclude", "include_branch"])
