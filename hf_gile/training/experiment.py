@@ -38,7 +38,7 @@ from ..writing import new_files
 from .calibration import calibrate
 from .checkpoints import checkpoint_to_resume
 from .collator import EpochCallback, GileDataCollator, LabelSampler
-from .convex import fit_convex
+from .convex import LearnWords, fit_convex
 from .encoding import ReadBefore, encode_dataset
 from .options import TOP_K
 from .pretrained import add_pooled_embeds, parameter_groups
@@ -347,13 +347,13 @@ class Experiment:
         """Trains the model in steps, see `train`."""
         self.fitted = train(self.trainer, patience)
 
-    def fit_convex(self, neighbours: bool = False) -> None:
+    def fit_convex(self, neighbours: bool = False, learn_words: LearnWords | None = None) -> None:
         """Fits the head over a frozen encoder without epochs, see `hf_gile.training.convex.fit_convex`.
 
         Its result, `fitted`, has the number of trainable parameters as in `train`, and validation metrics as the only
         entry of the history, which is empty if validation documents were fitted on.
         """
-        figures = fit_convex(self.model, self.parts, neighbours)
+        figures = fit_convex(self.model, self.parts, neighbours, learn_words)
         self.trainer.remove_callback(ProgressCallback)
         score = "on all documents: too few to choose and calibrate on"
         if not figures.get("fits_validation"):

@@ -9,6 +9,7 @@ study.show()
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -23,7 +24,7 @@ from ..models import GileConfig, GileForSequenceClassification, GileProcessor, L
 from ..settings import only_read
 from .calibration import calibrate
 from .collator import GileDataCollator, LabelSampler
-from .convex import READ_OF_MANY, can_be_fitted, fit_convex, is_feasible
+from .convex import READ_OF_MANY, LearnWords, can_be_fitted, fit_convex, is_feasible
 from .distillation import MOST_TEXTS, Distilled, check_teacher, distill, static_config, teach
 from .encoders import FoundEncoder, prompt_of, text_encoders
 from .experiment import Experiment, encode_parts, pretrained_optimizer, with_a_label
@@ -83,6 +84,7 @@ class Start:
         name: Name of the encoder, if it differs from `location`.
         max_words: Maximum number of words read of each document; by default that of the encoder.
         neighbours: Whether to store the vectors of training documents.
+        learn_words: Learns the word vectors, if training documents have to tell them.
     """
 
     is_convex: bool
@@ -90,6 +92,7 @@ class Start:
     name: str | None = None
     max_words: int | None = None
     neighbours: bool = False
+    learn_words: LearnWords | None = None
 
 
 def fit(study: Study) -> Experiment:
@@ -105,7 +108,9 @@ def fit(study: Study) -> Experiment:
     study.task = in_hash_order(study.task)
     experiment, start = _prepare(study)
     if start.is_convex:
-        experiment.fit_convex(start.neighbours)  # which chooses the output layer, and so the number of parameters
+        experiment.fit_convex(
+            start.neighbours, start.learn_words
+        )  # which chooses the output layer, and so the number of parameters
     study.say(f"\n{AUTO}: {experiment.num_parameters:,} parameters")
     if start.is_convex:
         study.say(_describe_form(experiment.fitted["chosen"]))
@@ -153,10 +158,14 @@ def _prepare(study: Study) -> tuple[Experiment, Start]:
     optimizer = None
     if start.is_convex:  # the fit sets lexical weights itself
         if start.location is None and options.word_vectors is None:
-            special_ids = processor.tokenizer.all_special_ids
-            words = parts["train"]["input_ids"]
-            vectors = latent_word_vectors(words, text_config.vocab_size, text_config.embedding_size, special_ids)
-            set_word_vectors(model, vectors)
+            learn_words = partial(
+                latent_word_vectors,
+                vocab_size=text_config.vocab_size,
+                size=text_config.embedding_size,
+                ignored=processor.tokenizer.all_special_ids,
+            )
+            set_word_vectors(model, learn_words(parts["train"]["input_ids"]))
+            start = replace(start, learn_words=learn_words)
     else:
         if model.config.lexical:
             set_lexical_weights(model, parts["train"]["lexical_ids"])

@@ -1,6 +1,7 @@
 """Convex fits equal scikit-learn, accept any labels, and hold only a block of scores in memory."""
 
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -51,6 +52,28 @@ def tags(number, seed=3):
     h = unit(number, SIZE, seed=seed)
     is_gold = h @ unit(SIZE, LABELS, seed=8) > 0.2
     return Documents(h, read_batch(h @ h.new_zeros(SIZE, LABELS), is_gold)[1])
+
+
+def test_words_are_learned_again_without_the_documents_of_held_out_labels():
+    (train, e), (validation, _) = topics(240, labels=8), topics(160, seed=2, labels=8)
+    train = replace(train, numbers=torch.arange(240))
+    validation = replace(validation, numbers=torch.arange(240, 400))
+    vectors = torch.cat([train.vectors, validation.vectors])
+    held_out = []
+
+    def relearn(numbers):
+        labels = train.gold[numbers].unique()
+        held_out.append(set(range(8)) - set(labels.tolist()))
+        known = torch.zeros(8, 1).index_fill(0, labels, 1.0)
+        return vectors, known * e + (1 - known) * unit(8, SIZE, seed=5)  # names of held-out labels say nothing
+
+    unchanged = fit_head(train, validation, e, True, relearn=lambda numbers: (vectors, e))
+    torch.testing.assert_close(unchanged.term_weights, fit_head(train, validation, e, True).term_weights)
+    head = fit_head(train, validation, e, True, relearn=relearn)
+    assert [len(labels) for labels in held_out] == [2] * 4
+    assert set().union(*held_out) == set(range(8))
+    weights, before = head.term_weights["unseen"], unchanged.term_weights["unseen"]
+    assert weights["joint"] + weights["cosine"] < (before["joint"] + before["cosine"]) / 2
 
 
 def test_rows_equal_logistic_regressions_of_scikit_learn():

@@ -1,6 +1,15 @@
 """Convex fits of the head over a frozen encoder."""
 
-from .fitting import can_be_fitted, fit_convex, is_feasible, refit_convex
+from .fitting import LearnWords, can_be_fitted, fit_convex, is_feasible, refit_convex
 from .head import READ_OF_MANY, Head, fit_head
 
-__all__ = ["READ_OF_MANY", "Head", "can_be_fitted", "fit_convex", "fit_head", "is_feasible", "refit_convex"]
+__all__ = [
+    "READ_OF_MANY",
+    "Head",
+    "LearnWords",
+    "can_be_fitted",
+    "fit_convex",
+    "fit_head",
+    "is_feasible",
+    "refit_convex",
+]

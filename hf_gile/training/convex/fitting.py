@@ -6,11 +6,15 @@ Shapes: N documents, L labels, P size of a vector, G gold labels of a document.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from datasets import Dataset, concatenate_datasets
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
@@ -20,7 +24,7 @@ from ...models.lexical_gile import LexicalFeatures, Postings, pad_features
 from ...models.scoring_gile import JointInputLabelEmbedding
 from ..calibration.calibrating import with_number
 from ..collator import pad_indices
-from ..starting import set_lexical_weights
+from ..starting import set_lexical_weights, set_word_vectors
 from .documents import Documents, may_be_held_out
 from .head import LARGEST, CompareWords, Head, fit_head, refit_head
 from .label_side import Joint
@@ -29,6 +33,9 @@ from .word_rows import WordRegression, feature_counts, named_labels
 _DOCUMENTS_AT_ONCE = 1024
 
 _COMPARED_AT_ONCE = 64
+
+LearnWords = Callable[[Iterable[Sequence[int]]], NDArray[np.float32]]
+"""Function from word ids of documents to `(V, D)` vectors of words, see `latent_word_vectors`."""
 
 
 def is_feasible(num_documents: int, num_labels: int, size: int) -> bool:
@@ -48,7 +55,10 @@ def is_feasible(num_documents: int, num_labels: int, size: int) -> bool:
 
 @torch.no_grad()
 def fit_convex(
-    model: GileForSequenceClassification, parts: Mapping[str, Dataset], neighbours: bool = False
+    model: GileForSequenceClassification,
+    parts: Mapping[str, Dataset],
+    neighbours: bool = False,
+    learn_words: LearnWords | None = None,
 ) -> dict[str, Any]:
     """Fits the head over the frozen encoder of a model by `fit_head`, instead of training.
 
@@ -61,6 +71,8 @@ def fit_convex(
         parts: Encoded documents with `pooled_embeds`: `train`, and `validation` to choose on.
         neighbours: Whether to store the vectors of training documents: the labels of the 50 nearest count in the term
             "words".
+        learn_words: Learned the word vectors of the model from its training documents; called again without the
+            documents of labels that are held out.
 
     Returns:
         `seconds` and `cpu_seconds` of the fit, the number of `parameters`, `history` and `losses`, which are empty,
@@ -88,7 +100,10 @@ def fit_convex(
         words = [parts["train"], parts["validation"]]
         compare, regression = _words(model, words, train, validation, neighbours)
     one_label = config.problem_type == "single_label_classification"
-    head = fit_head(train, validation, _of_length_1(e), one_label, compare, regression)
+    relearn = None
+    if learn_words is not None and config.lexical:
+        relearn = partial(_relearn, model, parts, learn_words)
+    head = fit_head(train, validation, _of_length_1(e), one_label, compare, regression, relearn)
     _store(model, head, e)
     return {
         "seconds": time.perf_counter() - start,
@@ -140,6 +155,17 @@ def refit_convex(
     model.label_set = model.label_set.with_counts(dict(zip(ids, counts.tolist(), strict=True)))
     _store(model, head, e)
     return len(documents)
+
+
+def _relearn(
+    model: GileForSequenceClassification, parts: Mapping[str, Dataset], learn_words: LearnWords, numbers: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Returns vectors of all documents and of the labels, with words learned from the documents of these numbers."""
+    every = concatenate_datasets([parts[part].select_columns("input_ids") for part in ("train", "validation")])
+    other = deepcopy(model)
+    set_word_vectors(other, learn_words(every.select(numbers)["input_ids"]))
+    documents = [_documents(other, parts, part) for part in ("train", "validation")]
+    return torch.cat([part.vectors for part in documents]), _of_length_1(_label_vectors(other))
 
 
 def _label_vectors(model: GileForSequenceClassification) -> Tensor:

@@ -55,6 +55,12 @@ Otherwise labels held out compete as well. As these have documents, they rank hi
 _ROW_STEPS = 60
 """Maximum number of iterations for rows."""
 
+Relearn = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""Function from the numbers of documents to `(N, P)` vectors of all documents and `(L, P)` vectors of labels.
+
+Word vectors are learned from these documents alone.
+"""
+
 CompareWords = Callable[[Tensor], dict[str, Tensor]]
 """Function from `(N,)` numbers of documents to the terms "match" and "coverage", `(N, L)` each."""
 
@@ -91,6 +97,7 @@ def fit_head(
     one_label: bool,
     compare: CompareWords | None = None,
     regression: WordRegression | None = None,
+    relearn: Relearn | None = None,
 ) -> Head:
     """Fits rows of labels, a joint space and the weights of terms, and chooses the regularisation on the data.
 
@@ -118,6 +125,8 @@ def fit_head(
         compare: Computes the terms of words, which get weights as well.
         regression: The words of the documents, to fit rows of words on. If not all training documents have vectors,
             these replace the rows of labels, with the frequency of the label.
+        relearn: Learns word vectors again for each fold of labels. Otherwise the words of held-out labels are better
+            known than those of unseen labels, whose documents the word vectors were not learned from.
 
     Raises:
         ValueError: If no training document has a label.
@@ -126,7 +135,7 @@ def fit_head(
         raise ValueError("no training document has a label: there is nothing to fit")
     if one_label and _count_told(train, validation, len(labels)) < _FEWEST:
         return _fit_without_choice(train.joined(validation), labels, compare is not None)
-    return _Fit(train, validation, labels, one_label, compare, regression).run()
+    return _Fit(train, validation, labels, one_label, compare, regression, relearn).run()
 
 
 def refit_head(
@@ -150,7 +159,7 @@ def refit_head(
     fold = Fold(documents, documents.take(slice(0)), len(labels))
     max_iter = _ROW_STEPS if reads_all else 0
     rows = fit_rows(documents, len(labels), chosen["rows_l2"], max_iter=max_iter)
-    form = forms_of(labels)(fold, chosen)
+    form = forms_of(lambda fold: labels)(fold, chosen)
     words = None
     if regression is not None:
         words = _fit_words(regression, fold, chosen["words_l2"])
@@ -168,6 +177,7 @@ class _Fit:
         rows: `Rows` of each fold.
         words: Rows of words of each fold, if words are compared.
         terms: Terms of the documents that a fold leaves out, for seen labels, but not "joint" and "cosine".
+        relearned: Vectors of the labels in folds with word vectors of their own.
         chosen: The chosen settings.
         weights: The weights of terms: at first those that the fitted ones are shrunk to.
     """
@@ -180,6 +190,7 @@ class _Fit:
         one_label: bool,
         compare: CompareWords | None,
         regression: WordRegression | None,
+        relearn: Relearn | None,
     ) -> None:
         self.validation = validation
         self.labels = labels
@@ -201,7 +212,10 @@ class _Fit:
         self.rows: dict[Fold, Rows] = {}
         self.words: dict[Fold, csr_matrix] = {}
         self.terms: dict[Fold, dict[str, Tensor]] = {}
-        self.form_of = forms_of(labels)
+        self.relearned: dict[Fold, Tensor] = {}
+        if relearn is not None:
+            self.label_folds = [self.relearn(fold, relearn) for fold in self.label_folds]
+        self.form_of = forms_of(self.labels_in)
         self.chosen: dict[str, float] = {}
         self.weights = prior_of(one_label, compare is not None, regression is not None)
         self.num_unseen = 0
@@ -230,6 +244,21 @@ class _Fit:
             num_unseen=self.num_unseen,
             crowding=self.crowding,
         )
+
+    def labels_in(self, fold: Fold) -> Tensor:
+        """Returns the `(L, P)` vectors of the labels in a fold."""
+        return self.relearned.get(fold, self.labels)
+
+    def relearn(self, fold: Fold, relearn: Relearn) -> Fold:
+        """Returns a fold with word vectors learned from the documents that it is fitted on."""
+        assert fold.train.numbers is not None
+        assert fold.others.numbers is not None
+        vectors, labels = relearn(fold.train.numbers)
+        train = replace(fold.train, vectors=vectors[fold.train.numbers])
+        others = replace(fold.others, vectors=vectors[fold.others.numbers])
+        learned = Fold(train, others, fold.num_labels)
+        self.relearned[learned] = labels
+        return learned
 
     def choose_l2_of_rows(self) -> None:
         """Chooses the L2 of rows on documents left out."""
@@ -368,7 +397,7 @@ class _Fit:
     def example(self, fold: Fold, form: Bilinear | Joint | None = None) -> Example:
         """Returns all terms of the documents that a fold leaves out, for seen labels; by default of the chosen form."""
         form = form or self.form_of(fold, self.chosen)
-        terms = self.terms[fold] | form.terms(fold.others.vectors, self.labels[self.seen])
+        terms = self.terms[fold] | form.terms(fold.others.vectors, self.labels_in(fold)[self.seen])
         counts = fold.counts[self.seen]
         return Example(terms, fold.others.among(self.seen), counts > 0, rarity_of(counts))
 
@@ -376,7 +405,7 @@ class _Fit:
         """Returns all terms of other documents than those of a fold, for all labels."""
         every = torch.ones_like(self.seen)
         terms = self.fixed_terms(fold, others, every)
-        terms |= self.form_of(fold, self.chosen).terms(others.vectors, self.labels)
+        terms |= self.form_of(fold, self.chosen).terms(others.vectors, self.labels_in(fold))
         return Example(terms, others, fold.seen, rarity_of(fold.counts))
 
     def read_validation(self) -> Documents:
@@ -395,23 +424,23 @@ class _Fit:
         return [self.example_of_all_labels(self.whole, read)]
 
 
-def forms_of(labels: Tensor) -> Callable[[Fold, Mapping[str, float]], Bilinear | Joint]:
+def forms_of(labels_of: Callable[[Fold], Tensor]) -> Callable[[Fold, Mapping[str, float]], Bilinear | Joint]:
     """Returns a function from a fold and choices, "bilinear_l2" and for a joint space "pull", to the form fitted on it.
 
     Each is fitted once.
 
     Args:
-        labels: `(L, P)` vectors of the labels.
+        labels_of: Returns the `(L, P)` vectors of the labels in a fold.
     """
 
     @cache
     def bilinear(fold: Fold, l2: float) -> Bilinear:
         documents, max_iter = _sample(fold)
-        return fit_bilinear(documents, labels, l2, max_iter)
+        return fit_bilinear(documents, labels_of(fold), l2, max_iter)
 
     @cache
     def joint(fold: Fold, l2: float, pull: float) -> Joint:
-        return fit_joint(_sample(fold)[0], labels, pull, bilinear(fold, l2))
+        return fit_joint(_sample(fold)[0], labels_of(fold), pull, bilinear(fold, l2))
 
     def form_of(fold: Fold, chosen: Mapping[str, float]) -> Bilinear | Joint:
         if "pull" in chosen:
