@@ -331,7 +331,7 @@ def test_a_fitted_model_scores_like_the_fit(make, monkeypatch, problem_type, lex
             logits = model(**GileDataCollator(processor)(list(parts["train"]))).logits
         h = model.gile.embed_texts(pooled_embeds=torch.tensor(parts["train"]["pooled_embeds"]))[0]
         e = model.gile.embed_labels(model.label_input_ids)
-    head, train, *_, compare, regression = heads[0]
+    head, train, *_, compare, regression, _ = heads[0]
     every = torch.ones(len(NAMES), dtype=torch.bool)
     words = None
     if lexical:
