@@ -81,7 +81,7 @@ def run(tmp_path, run_recipe):
 def quick(monkeypatch):
     """Fills rows with noise instead of fitting them."""
 
-    def fit(model, parts, neighbours):
+    def fit(model, *arguments):
         with torch.no_grad():
             model.gile.label_rows.weight[:5].normal_()
         model.config.term_weights = {"unseen": {"cosine": 0.5}}

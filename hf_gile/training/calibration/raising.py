@@ -21,10 +21,10 @@ PRICE_ONE_LABEL, PRICE = 0.03, 0.05
 _STEP, _MAX_STEPS = 0.25, 32
 """Step of the raise, and maximum number of steps."""
 
-_LIKELY, _LIKELY_EACH = 0.2, 0.01
-"""Highest share of documents in which a raise may give a wrong unseen label a probability of a half.
+_LIKELY = 0.01
+"""Share of documents, for each unseen label that competes, in which a wrong one may reach a probability of a half.
 
-The second is a limit for each label that competes: a few labels tell little of those that will be added.
+A few labels tell little of those that will be added. From a hundred on, the price alone decides.
 """
 
 _SHARE = 4
@@ -162,7 +162,7 @@ class SharedRanking:
             highest_wrong = torch.cat([of_unseen[:, -1] for *_, of_unseen in self._batches])
             is_likely = unseen(highest_wrong, steps * _STEP) > 0
             number = min(of_unseen.shape[1] for *_, of_unseen in self._batches)
-            return is_likely.double().mean().item() <= min(_LIKELY, _LIKELY_EACH * number)
+            return is_likely.double().mean().item() <= _LIKELY * number
 
         tests = [is_affordable]
         if one_label is not None:
