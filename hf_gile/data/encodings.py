@@ -14,7 +14,7 @@ _BOMS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _SAMPLE = 1 << 13  # bytes of lines with other characters than ASCII
-_SHIFTED = re.compile(rb"\+[A-Za-z\d+/]{3,}")  # of UTF-7, in which few other texts with several of these are valid
+_SHIFTED = re.compile(rb"\+(?=[A-Za-z][a-z\d+/]*[A-Z])[A-Za-z\d+/]{3,}")  # of UTF-7; "+100" is a number
 _OPENING = "“‘«‹„‚¿¡"
 _CLOSING = "”’»›“‘ºª"
 _MARKS = set("\u00a0€…†‡‰•–—™¢£¥§©®°±²³´µ¶·¹¼½¾×÷№、。「」『』・ー，．：；？！（）") | {*_OPENING, *_CLOSING}

@@ -157,6 +157,10 @@ def test_few_characters_beyond_ascii_are_those_of_western_europe(word):
     assert sniff_bytes(f"text,tags\n{word},x\n".encode("cp1252"), ".csv").encoding == "cp1252"
 
 
+def test_numbers_with_a_plus_are_no_utf_7():
+    assert sniff_bytes(b"text,tags\n+100 points,a\n+200 HP,b\n+400-500 gold,c\n", ".csv").encoding == "utf-8"
+
+
 BINARY = {  # and what is seen in spite of a suffix of CSV
     b"ARROW1\0\0": "is a Feather or Arrow file: convert it, as in pandas.read_feather",
     b"\x80\x04\x95": "is a pickle, which runs code when it is read",
