@@ -91,7 +91,7 @@ def _of_systems(results: Mapping[str, Any], name: str, systems: tuple[str, ...],
 def speed(results: Mapping[str, Any]) -> Bars:
     """Returns the speed of systems, in documents a CPU second, and their average precision, on the first draw."""
     points: Bars = {}
-    for key, name in FASTER.items():
+    for key, name in SPEED_SYSTEMS.items():
         run = {"1": results["obvious"]["clinc150_unseen"][key]["1"]}
         points[name] = {"speed": mean_of(run, "documents_per_cpu_second") or 0.0}
         for group in GROUPS:
@@ -101,7 +101,7 @@ def speed(results: Mapping[str, Any]) -> Bars:
     return points
 
 
-FASTER = {
+SPEED_SYSTEMS = {
     "ours": OURS,
     "static": f"{OURS}, --text_encoder static",
     "ours_words": f"{OURS}, --text_encoder words",

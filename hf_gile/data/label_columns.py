@@ -371,8 +371,7 @@ def _are_positions(
             f"{title}: lists of zeros and ones, such as {shortened(list(numbers[0]))}, say which of {width} labels a "
             f"document has, but not their names: pass {in_order if names or not are_known else ''}a table with the "
             f"names of labels in cells, or with a column a label (--labels NAME NAME ...)"
-            + are_texts
-            * ", or --separator none if each cell is a label"
+            f"{', or --separator none if each cell is a label' * are_texts}"
         )
     return True
 
