@@ -1,11 +1,12 @@
-r"""Make a model that others can load, from public records of libraries, and store it in 16 bits.
+r"""Make a model that others can load, from public records of libraries, and store it in 8 and 16 bits.
 
     python recipes/models_to_try.py gnd_en --data DATA --output_dir gnd-en
     hf-gile push gnd-en/model OWNER/gile-gnd-en
 
-Trains as `hf-gile train` does with nothing set, in OUTPUT_DIR/run. OUTPUT_DIR/model has its weights in 16 bits, which
-are read in 32. This folder is loaded again, measured on the test records, and described by a card; SHA256SUMS lists its
-files. `SETTINGS` names the files of DATA. `--limit 300` makes a model of the first records, to see what happens.
+Trains as `hf-gile train` does with nothing set, in OUTPUT_DIR/run. OUTPUT_DIR/model has its weights in 16 bits, large
+tables in 8, and they are read in 32. This folder is loaded again, measured on the test records, and described by a
+card; SHA256SUMS lists its files. `SETTINGS` names the files of DATA. `--limit 300` makes a model of the first records,
+to see what happens.
 """
 
 import argparse
@@ -17,7 +18,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
+from torch import Tensor
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
 from hf_gile.data.table_source import TableSource
@@ -65,6 +68,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 OPTIONS = {"gnd_de": ["--text_encoder", "static"]}  # multilingual-e5-small alone has 240 MB in 16 bits
 
 
+LARGE = 1 << 21
+"""Number of weights from which a table has 8 bits a number."""
+
 TOPICS = ["politics", "business", "science and technology", "health", "culture", "sports", "travel"]
 """Labels stored with the general scorer, which scores any others as well."""
 
@@ -72,8 +78,9 @@ EARLIER = "All figures are of the model fitted on"
 """Start of what a card says of figures that were measured before the last fit."""
 
 STORED = (
-    "Its weights have 16 bits in the file and 32 when they are read; the folder has {:,} MB. Figures are of this "
-    "folder. Probabilities and thresholds were fitted before the last fit, on documents left out of the fit before."
+    "Its weights have 16 bits in the file, large tables 8, and 32 when they are read; the folder has {:,} MB. Figures "
+    "are of this folder. Probabilities and thresholds were fitted before the last fit, on documents left out of the "
+    "fit before."
 )
 
 
@@ -116,20 +123,26 @@ def train(name: str, source: TableSource, info: CardInfo, folder: Path) -> Path:
     return folder / "run" / "auto" / "model"
 
 
+def narrowed(weight: Tensor) -> Tensor:
+    """Returns a weight in 16 bits, in 8 if it is a large table; whole numbers in 32."""
+    if not weight.is_floating_point():
+        return weight.int()
+    return weight.to(torch.float8_e4m3fn if weight.numel() > LARGE else torch.float16)
+
+
 def store(model: GileForSequenceClassification, processor: GileProcessor, folder: Path) -> None:
-    """Stores a model in 16 bits; it is read in 32 bits, and scores as a model with rounded weights."""
+    """Stores a model in 8 and 16 bits; it is read in 32 bits, and scores as a model with rounded weights."""
     weights = model.state_dict()
-    for weight in weights.values():
-        if weight.is_floating_point():
-            weight.copy_(weight.half())
+    stored = {name: narrowed(weight) for name, weight in weights.items()}
+    for name, weight in weights.items():
+        weight.copy_(stored[name])
     if keeps_label_embeds(model.gile):
         embed_stored_labels(model)
-    halved = {key: weight.half() if weight.is_floating_point() else weight.int() for key, weight in weights.items()}
-    model.save_pretrained(folder, state_dict=halved)
+    model.save_pretrained(folder, state_dict=stored)
     processor.save_pretrained(folder)
     embeds = LabelEmbeds.load(folder, {})
     if embeds is not None:
-        embeds._replace(input_ids=embeds.input_ids.int(), vectors=embeds.vectors.half()).save(folder / EMBEDS_FILE)
+        embeds._replace(input_ids=embeds.input_ids.int(), vectors=narrowed(embeds.vectors)).save(folder / EMBEDS_FILE)
         manifest = read_manifest(folder, "model")
         manifest["files"][EMBEDS_FILE] = compute_digest(folder / EMBEDS_FILE)
         (folder / MANIFESTS["model"]).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")

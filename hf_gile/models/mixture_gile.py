@@ -33,7 +33,7 @@ class Rows:
     """What each label has learned from its training documents: zeros for a label without.
 
     Args:
-        weight: `(L, H)` weights r.
+        weight: `(L, H)` weights r, or `(L, 0)` if all are zero.
         bias: `(L,)` biases b_l.
         rarity: `(L,)` shares of the weights of "rare" in those of a label, from 0 to 1: high with few documents.
     """

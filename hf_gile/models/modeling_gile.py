@@ -121,7 +121,8 @@ class GileModel(GilePreTrainedModel):
         self.word_rows: Any = None
         self.neighbours: Any = None
         if config.label_rows:
-            self.label_rows = RowTable(config.num_labels, config.document_size)
+            size = config.document_size if config.label_rows is True else 0
+            self.label_rows = RowTable(config.num_labels, size)
         if config.row_words:
             self.word_rows = WordRows(*map(torch.zeros, (config.num_labels, config.row_words, config.row_words)))
         if config.neighbours and config.output_layer != "linear":

@@ -149,12 +149,12 @@ class RowTerm(ScoreTerm):
 
     def label_part(self, label: Parts, language: str | None) -> Parts:
         """Splits rows into the parts of label codes; zeros for labels without a row."""
-        vectors = label["vector"]
-        if "row" not in label:
-            sizes = {"encoder": self.sizes[0], "bag": self.sizes[1], "constant": 1}
-            return {name: vectors.new_zeros(len(vectors), size) for name, size in sizes.items()}
-        encoder, bag = label["row"].split(self.sizes, dim=1)
-        return {"encoder": encoder, "bag": bag, "constant": label["row_bias"][:, None]}
+        zeros = label["vector"].new_zeros(len(label["vector"]), 1)
+        row = label.get("row")
+        if row is None or not row.shape[1]:
+            row = zeros.expand(-1, sum(self.sizes))
+        encoder, bag = row.split(self.sizes, dim=1)
+        return {"encoder": encoder, "bag": bag, "constant": label.get("row_bias", zeros[:, 0])[:, None]}
 
 
 class ClassificationUnit(nn.Module):

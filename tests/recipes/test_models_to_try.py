@@ -67,17 +67,18 @@ def logits(folder, text="milk and iron"):
 
 
 @pytest.mark.slow
-def test_a_model_has_16_bits_in_the_file_a_card_and_sums_and_can_be_uploaded(make, monkeypatch):
+def test_a_model_has_few_bits_in_the_file_a_card_and_sums_and_can_be_uploaded(make, monkeypatch):
+    monkeypatch.setattr(models_to_try, "LARGE", 1000)
     folder = make()
+    types = set()
     for name in ("model.safetensors", "label_embeds.safetensors"):
         with safe_open(folder / name, "pt") as file:
-            types = {file.get_tensor(key).dtype for key in file.keys()}  # noqa: SIM118 (no mapping)
-        assert torch.float16 in types
-        assert torch.float32 not in types
+            types.update(file.get_tensor(key).dtype for key in file.keys())  # noqa: SIM118 (no mapping)
+    assert types == {torch.float8_e4m3fn, torch.float16, torch.int32}
     trained = logits(folder.parent / "run" / "auto" / "model")
     assert trained.shape == (1, 6)
     monkeypatch.setattr("hf_gile.models.text_encoders_gile.TransformerEncoder.pool_labels", None)
-    assert torch.allclose(logits(folder), trained, atol=0.02)  # by the stored vectors of labels
+    assert torch.allclose(logits(folder), trained, atol=0.1)  # by the stored vectors of labels
 
     card = (folder / "README.md").read_text()
     assert "license: cc-by-4.0" in card

@@ -403,7 +403,7 @@ def test_word_rows_follow_their_labels(make, tmp_path):
 
 
 @pytest.mark.usefixtures("short_search")
-def test_on_large_data_some_documents_are_encoded_and_all_have_words(make):
+def test_on_large_data_some_documents_are_encoded_and_all_have_words(make, tmp_path):
     model, processor, parts = make("multi_label_classification", lexical=True)
     rows = parts["train"].remove_columns("pooled_embeds")
     some = _some_pooled(rows, model, processor, bf16=False, most=9)
@@ -414,9 +414,22 @@ def test_on_large_data_some_documents_are_encoded_and_all_have_words(make):
     )
     result = fit_convex(model, {**parts, "train": some})
     assert result["term_weights"]["seen"]["words"] >= 0
-    assert not model.gile.label_rows.weight.any()
     assert model.gile.label_rows.bias.bool().tolist() == [True, True, True, False]
     assert (model.gile.word_rows.sizes > 0).all()
+
+    # Rows without weights take no space.
+    assert model.config.label_rows == "bias"
+    assert model.gile.label_rows.weight.shape == (4, 0)
+    batch = GileDataCollator(processor)(list(rows))
+    logits = model(**batch).logits
+    model.save_pretrained(tmp_path)
+    again = type(model).from_pretrained(tmp_path)
+    torch.testing.assert_close(again(**batch).logits, logits)
+    again.set_labels(LabelSet([Label("new", "breast"), *again.label_set]), processor)
+    torch.testing.assert_close(again(**batch).logits[:, 1:], logits)
+    fit_convex(again, parts)
+    assert again.config.label_rows is True
+    assert again.gile.label_rows.weight.any()
 
 
 def test_labels_of_nearby_training_documents_count(make, tmp_path):

@@ -21,6 +21,7 @@ from torch.nn import functional
 from ...models import GileConfig, GileForSequenceClassification
 from ...models.label_embeds_gile import embed_stored_labels, keeps_label_embeds
 from ...models.lexical_gile import LexicalFeatures, Postings, pad_features
+from ...models.mixture_gile import Rows, RowTable
 from ...models.scoring_gile import JointInputLabelEmbedding
 from ..calibration.calibrating import with_number
 from ..collator import pad_indices
@@ -135,7 +136,6 @@ def refit_convex(
     Returns:
         The number of documents.
     """
-    gile = model.gile
     config = model.config
     if model.label_set is None:
         raise ValueError("the model stores no labels: call set_labels first")
@@ -148,7 +148,7 @@ def refit_convex(
     if "words_l2" in chosen:
         rows = list(parts.values())
         _, regression = _words(model, rows, documents, documents.take(slice(0)), bool(config.neighbours))
-    reads_all = bool(gile.label_rows.weight.any())
+    reads_all = config.label_rows is True
     head = refit_head(documents, _of_length_1(e), chosen, config.term_weights, regression, reads_all)
     ids = model.label_set.ids
     counts = documents.counts(len(ids))
@@ -176,6 +176,20 @@ def _label_vectors(model: GileForSequenceClassification) -> Tensor:
     return model.gile.embed_labels(model.label_input_ids)
 
 
+def _set_rows(model: GileForSequenceClassification, rows: Rows, size: int) -> None:
+    """Sets the rows of the stored labels, for vectors with a root mean square of 1; only biases if weights are zero."""
+    has_weights = bool(rows.weight.any())
+    table = model.gile.label_rows
+    if has_weights != (model.config.label_rows is True):
+        model.config.label_rows = has_weights or "bias"
+        table = RowTable(model.config.num_labels, size if has_weights else 0).to(table.bias)
+        model.gile.label_rows = table
+    if has_weights:
+        table.weight.copy_(rows.weight / size**0.5)
+    table.bias.copy_(rows.bias)
+    table.rarity.copy_(rows.rarity)
+
+
 def _store(model: GileForSequenceClassification, head: Head, e: Tensor) -> None:
     """Sets the weights of a model with `(L, P)` vectors of labels, and caches the codes of the labels."""
     gile, config = model.gile, model.config
@@ -197,9 +211,7 @@ def _store(model: GileForSequenceClassification, head: Head, e: Tensor) -> None:
         layer.input_projection.weight.copy_(form.matrix.T / size)
     layer.classifier.bias.zero_()
     layer.cosine.factors.scale[0] = form.factor
-    gile.label_rows.weight.copy_(head.rows.weight / size**0.5)
-    gile.label_rows.bias.copy_(head.rows.bias)
-    gile.label_rows.rarity.copy_(head.rows.rarity)
+    _set_rows(model, head.rows, size)
     config.term_weights = head.term_weights
     if head.num_unseen:
         config.calibration = with_number(config.calibration, head.num_unseen, head.crowding)
