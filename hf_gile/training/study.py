@@ -183,6 +183,8 @@ class Study:
         """
         calibration: dict[str, Any] = {}
         if experiment.fitted.get("fits_validation"):
+            self.num_documents = len(self.task.parts["train"]) + len(self.task.parts["validation"])
+            self.num_seen = int(experiment.model.stored_labels.seen().sum())
             self.say("  probabilities stay uncalibrated, and a document gets its best label")
         else:
             method = self.options.calibration
@@ -197,12 +199,14 @@ class Study:
         probabilities and figures stay those of documents that were left out.
 
         Returns:
-            The number of documents that it is fitted on; 0 if it stays as it is, unless `fit_convex` has fitted it.
+            The number of documents that it is fitted on; 0 if `fit_convex` has not fitted it, or has fitted it on these.
         """
         if not self.task.cut or self.held_out or "chosen" not in experiment.fitted:
             return 0
         parts = {part: experiment.parts[part] for part in ("train", *self.task.cut)}
         number = refit_convex(experiment.model, parts, experiment.fitted["chosen"])
+        if number == self.num_documents:
+            return 0
         printer(self.args)(f"  fitted again, with the same settings, on all {number:,} documents")
         return number
 

@@ -274,6 +274,16 @@ def test_few_documents_of_a_label_rank_no_worse_than_the_cosine():
     assert head.fits_validation
 
 
+def test_labels_added_to_few_documents_do_not_displace_seen_labels():
+    every, e = near_labels(1)
+    train = every.take(slice(20))  # a document of each of the first 20 labels
+    test = near_labels(9, seed=6)[0]
+    test = test.take(test.gold[:, 0] < 20)
+    head = fit_head(train, train.take(slice(0)), e, one_label=True)
+    is_displaced = scores_of(head, test.vectors, e).argmax(1) >= 20
+    assert is_displaced.sum() < ((test.vectors @ e.T).argmax(1) >= 20).sum()
+
+
 @pytest.mark.usefixtures("short_search")
 def test_one_label_is_enough_for_a_head():
     train, e = topics(20, labels=1)

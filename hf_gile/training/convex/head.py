@@ -511,7 +511,10 @@ def _count_told(train: Documents, validation: Documents, num_labels: int) -> int
 
 
 def _fit_without_choice(documents: Documents, labels: Tensor, compares: bool) -> Head:
-    """Fits the sum of rows, a joint space and the cosine to few documents with one label each, without choices."""
+    """Fits the sum of rows, a joint space and the cosine to few documents with one label each, without choices.
+
+    Unseen labels, which have no row, get what rows add to the score of the mean document.
+    """
     prior = prior_of(one_label=True, shares_words=compares, has_word_rows=False)
     for weights in prior.values():
         weights |= {"joint": 1.0, "cosine": 1.0}
@@ -521,7 +524,10 @@ def _fit_without_choice(documents: Documents, labels: Tensor, compares: bool) ->
         "bilinear_l2": L2_OF_BILINEAR[0],
         "pull": PULLS[0],
     }
-    return replace(refit_head(documents, labels, chosen, prior), fits_validation=True)
+    head = refit_head(documents, labels, chosen, prior)
+    of_rows = score_rows(head.rows.take(head.rows.seen), documents.vectors.mean(0, keepdim=True))
+    prior["unseen"]["offset"] = of_rows.mean().item()
+    return replace(head, fits_validation=True)
 
 
 def _best(grid: Sequence[float], loss: Callable[[float], float]) -> float:
