@@ -199,7 +199,7 @@ class Study:
         probabilities and figures stay those of documents that were left out.
 
         Returns:
-            The number of documents that it is fitted on; 0 if `fit_convex` has not fitted it, or has fitted it on these.
+            The number of documents that it is fitted on; 0 if it stays as it is, or was fitted on all of them before.
         """
         if not self.task.cut or self.held_out or "chosen" not in experiment.fitted:
             return 0
