@@ -87,15 +87,36 @@ def test_rows_equal_logistic_regressions_of_scikit_learn():
         np.testing.assert_allclose(torch.cat([rows.weight[label], rows.bias[label, None]]), expected, atol=1e-2)
 
 
-def test_the_bilinear_form_equals_a_softmax_regression_on_products():
-    documents, e = topics(60)
+FEWER_THAN_DIMENSIONS = pytest.mark.parametrize(("number", "labels"), [(60, LABELS), (4, 3)])
+
+
+@FEWER_THAN_DIMENSIONS
+def test_the_bilinear_form_equals_a_softmax_regression_on_products(number, labels):
+    documents, e = topics(number, labels=labels)
     form = fit_bilinear(documents, e, l2=0.3, max_iter=500)
     scores = documents.vectors @ (form.factor * torch.eye(SIZE) + form.matrix) @ e.T
     torch.testing.assert_close(sum(form.terms(documents.vectors, e).values()), scores)
-    wrong = torch.softmax(scores, 1) - functional.one_hot(documents.gold[:, 0], LABELS)
+    wrong = torch.softmax(scores, 1) - functional.one_hot(documents.gold[:, 0], labels)
     gradient = documents.vectors.T @ wrong @ e  # of M, without L2; that of the factor is its trace
     torch.testing.assert_close(gradient, -0.3 * form.matrix, atol=2e-3, rtol=0)
     assert abs(gradient.trace() + 0.3 * (form.factor - 10)) < 2e-3
+
+
+@FEWER_THAN_DIMENSIONS
+def test_the_joint_space_is_a_minimum_in_all_dimensions(number, labels, monkeypatch):
+    monkeypatch.setattr("hf_gile.training.convex.label_side._JOINT_STEPS", 500)
+    documents, e = topics(number, labels=labels)
+    form = fit_bilinear(documents, e, l2=1.0)
+    start = Joint.start(form, documents.vectors, e)
+    fitted = fit_joint(documents, e, 10.0, form)
+    weights = {name: getattr(fitted, name).clone().requires_grad_() for name in ("label_weight", "text_weight")}
+    loss = listwise_loss(replace(fitted, **weights).scores(documents.vectors, e), documents)
+    for name, weight in weights.items():
+        moved = (weight - getattr(start, name)) / (0.5 * SIZE**0.5)
+        assert moved.abs().max() > 0.01
+        loss = loss + 10 / 2 * moved.square().sum()
+    for gradient in torch.autograd.grad(loss, list(weights.values())):
+        assert gradient.abs().max() < 1e-2
 
 
 def test_excluded_columns_get_no_gradient():

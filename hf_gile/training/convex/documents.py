@@ -130,17 +130,17 @@ class Fold:
     Args:
         train: Documents to fit on.
         others: Documents left out.
-        num_labels: Number of labels L.
+        labels: `(L, P)` vectors of the labels.
     """
 
     train: Documents
     others: Documents
-    num_labels: int
+    labels: Tensor
 
     @cached_property
     def counts(self) -> Tensor:
         """`(L,)` number of documents of each label to fit on."""
-        return self.train.counts(self.num_labels)
+        return self.train.counts(len(self.labels))
 
     @property
     def seen(self) -> Tensor:
@@ -151,7 +151,7 @@ class Fold:
 def folds_of_documents(
     train: Documents,
     validation: Documents,
-    num_labels: int,
+    labels: Tensor,
     is_enough: bool,
 ) -> list[Fold]:
     """Returns folds that hold out documents: validation documents, and a quarter of the others unless these suffice.
@@ -159,17 +159,17 @@ def folds_of_documents(
     Args:
         train: Documents to fit on.
         validation: Documents that are left out of every fold.
-        num_labels: L.
+        labels: `(L, P)` vectors of the labels.
         is_enough: Whether validation documents suffice; there is one fold then.
     """
-    held = torch.full((num_labels,), -1)
-    return _folds(train, validation, held, 1 if is_enough else FOLDS, is_enough)
+    held = torch.full((len(labels),), -1)
+    return _folds(train, validation, labels, held, 1 if is_enough else FOLDS, is_enough)
 
 
 def folds_of_labels(
     train: Documents,
     validation: Documents,
-    num_labels: int,
+    labels: Tensor,
     number: int,
     is_enough: bool,
 ) -> list[Fold]:
@@ -180,18 +180,18 @@ def folds_of_labels(
     Args:
         train: As in `folds_of_documents`.
         validation: As in `folds_of_documents`.
-        num_labels: L.
+        labels: As in `folds_of_documents`.
         number: Maximum number of folds.
         is_enough: As in `folds_of_documents`.
     """
-    counts = train.counts(num_labels)
+    counts = train.counts(len(labels))
     if int((counts > 0).sum()) < 2:
         return []
     columns = may_be_held_out(counts).nonzero()[:, 0]
     order = columns[torch.randperm(len(columns), generator=torch.Generator().manual_seed(0))]
-    held = torch.full((num_labels,), -1)
+    held = torch.full((len(labels),), -1)
     held[order] = torch.arange(len(columns)) % min(FOLDS, len(columns))
-    return _folds(train, validation, held, min(number, len(columns)), is_enough)
+    return _folds(train, validation, labels, held, min(number, len(columns)), is_enough)
 
 
 def may_be_held_out(counts: Tensor) -> Tensor:
@@ -203,6 +203,7 @@ def may_be_held_out(counts: Tensor) -> Tensor:
 def _folds(
     train: Documents,
     validation: Documents,
+    labels: Tensor,
     held: Tensor,
     number: int,
     is_enough: bool,
@@ -219,7 +220,7 @@ def _folds(
             others = validation.joined(train.take(left_out == position))
             others = others.take(others.is_read)
             most = max(FEW, EXAMPLE_SCORES // (len(held) * number))
-            folds.append(Fold(fit, others.take(slice(most)), len(held)))
+            folds.append(Fold(fit, others.take(slice(most)), labels))
     return folds
 
 

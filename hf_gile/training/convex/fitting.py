@@ -7,7 +7,6 @@ Shapes: N documents, L labels, P size of a vector, G gold labels of a document.
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -162,10 +161,14 @@ def _relearn(
 ) -> tuple[Tensor, Tensor]:
     """Returns vectors of all documents and of the labels, with words learned from the documents of these numbers."""
     every = concatenate_datasets([parts[part].select_columns("input_ids") for part in ("train", "validation")])
-    other = deepcopy(model)
-    set_word_vectors(other, learn_words(every.select(numbers)["input_ids"]))
-    documents = [_documents(other, parts, part) for part in ("train", "validation")]
-    return torch.cat([part.vectors for part in documents]), _of_length_1(_label_vectors(other))
+    words = model.get_input_embeddings().weight
+    before = words.clone()
+    try:
+        set_word_vectors(model, learn_words(every.select(numbers)["input_ids"]))
+        documents = [_documents(model, parts, part) for part in ("train", "validation")]
+        return torch.cat([part.vectors for part in documents]), _of_length_1(_label_vectors(model))
+    finally:
+        words.copy_(before)
 
 
 def _label_vectors(model: GileForSequenceClassification) -> Tensor:
@@ -197,18 +200,21 @@ def _store(model: GileForSequenceClassification, head: Head, e: Tensor) -> None:
     form = head.form
     if isinstance(form, Joint):
         _set_output_layer(model, output_layer="gile", joint_size=size, joint_act="tanh")
-        layer = gile.output_layer
-        layer.label_projection.weight.copy_(form.label_weight / size**0.5)
-        layer.label_projection.bias.copy_(form.label_bias)
-        layer.input_projection.weight.copy_(form.text_weight / size**0.5)
-        layer.input_projection.bias.copy_(form.text_bias)
-        layer.classifier.weight.copy_(form.weight)
+        parameters = {
+            "label_projection.weight": form.label_weight / size**0.5,
+            "label_projection.bias": form.label_bias,
+            "input_projection.weight": form.text_weight / size**0.5,
+            "input_projection.bias": form.text_bias,
+            "classifier.weight": form.weight,
+        }
     else:
         _set_output_layer(
             model, output_layer="bilinear", joint_size=GileConfig.joint_size, joint_act=GileConfig.joint_act
         )
-        layer = gile.output_layer
-        layer.input_projection.weight.copy_(form.matrix.T / size)
+        parameters = {"input_projection.weight": form.matrix.T / size}
+    layer = gile.output_layer
+    for name, values in parameters.items():
+        layer.get_parameter(name).copy_(values)
     layer.classifier.bias.zero_()
     layer.cosine.factors.scale[0] = form.factor
     _set_rows(model, head.rows, size)

@@ -133,7 +133,7 @@ def fit_head(
     """
     if not bool(train.has_gold.any()):
         raise ValueError("no training document has a label: there is nothing to fit")
-    if one_label and _count_told(train, validation, len(labels)) < _FEWEST:
+    if one_label and _count_told(train, validation, labels) < _FEWEST:
         return _fit_without_choice(train.joined(validation), labels, compare is not None)
     return _Fit(train, validation, labels, one_label, compare, regression, relearn).run()
 
@@ -156,10 +156,10 @@ def refit_head(
         regression: The words of the documents, if it fitted rows of words.
         reads_all: Whether rows are fitted, rather than the frequencies of labels.
     """
-    fold = Fold(documents, documents.take(slice(0)), len(labels))
+    fold = Fold(documents, documents.take(slice(0)), labels)
     max_iter = _ROW_STEPS if reads_all else 0
     rows = fit_rows(documents, len(labels), chosen["rows_l2"], max_iter=max_iter)
-    form = forms_of(lambda fold: labels)(fold, chosen)
+    form = forms_of()(fold, chosen)
     words = None
     if regression is not None:
         words = _fit_words(regression, fold, chosen["words_l2"])
@@ -177,7 +177,6 @@ class _Fit:
         rows: `Rows` of each fold.
         words: Rows of words of each fold, if words are compared.
         terms: Terms of the documents that a fold leaves out, for seen labels, but not "joint" and "cosine".
-        relearned: Vectors of the labels in folds with word vectors of their own.
         chosen: The chosen settings.
         weights: The weights of terms: at first those that the fitted ones are shrunk to.
     """
@@ -193,29 +192,26 @@ class _Fit:
         relearn: Relearn | None,
     ) -> None:
         self.validation = validation
-        self.labels = labels
         self.one_label = one_label
         self.compare = compare
         self.regression = regression
-        number = len(labels)
-        self.seen = train.counts(number) > 0
+        self.seen = train.counts(len(labels)) > 0
         cost = len(train) * int(self.seen.sum()) * labels.shape[1]
         self.is_enough = len(validation) >= (FEW if cost > _COSTLY / 4 else 3 * FEW)
         self.reads_all = train.mostly_read and cost <= LARGEST
         self.has_joint = self.reads_all and cost <= _COSTLY
-        self.document_folds = folds_of_documents(train, validation, number, self.is_enough)
+        self.document_folds = folds_of_documents(train, validation, labels, self.is_enough)
         num_label_folds = 1 if cost > _COSTLY else FOLDS
-        self.label_folds = folds_of_labels(train, validation, number, num_label_folds, self.is_enough)
-        self.whole = self.document_folds[0] if self.is_enough else Fold(train, validation, number)
+        self.label_folds = folds_of_labels(train, validation, labels, num_label_folds, self.is_enough)
+        self.whole = self.document_folds[0] if self.is_enough else Fold(train, validation, labels)
         has_all = bool(self.seen.all()) or not self.label_folds
         self.weighed = self.document_folds if has_all else []
         self.rows: dict[Fold, Rows] = {}
         self.words: dict[Fold, csr_matrix] = {}
         self.terms: dict[Fold, dict[str, Tensor]] = {}
-        self.relearned: dict[Fold, Tensor] = {}
         if relearn is not None:
-            self.label_folds = [self.relearn(fold, relearn) for fold in self.label_folds]
-        self.form_of = forms_of(self.labels_in)
+            self.label_folds = [_relearned(fold, relearn) for fold in self.label_folds]
+        self.form_of = forms_of()
         self.chosen: dict[str, float] = {}
         self.weights = prior_of(one_label, compare is not None, regression is not None)
         self.num_unseen = 0
@@ -245,21 +241,6 @@ class _Fit:
             crowding=self.crowding,
         )
 
-    def labels_in(self, fold: Fold) -> Tensor:
-        """Returns the `(L, P)` vectors of the labels in a fold."""
-        return self.relearned.get(fold, self.labels)
-
-    def relearn(self, fold: Fold, relearn: Relearn) -> Fold:
-        """Returns a fold with word vectors learned from the documents that it is fitted on."""
-        assert fold.train.numbers is not None
-        assert fold.others.numbers is not None
-        vectors, labels = relearn(fold.train.numbers)
-        train = replace(fold.train, vectors=vectors[fold.train.numbers])
-        others = replace(fold.others, vectors=vectors[fold.others.numbers])
-        learned = Fold(train, others, fold.num_labels)
-        self.relearned[learned] = labels
-        return learned
-
     def choose_l2_of_rows(self) -> None:
         """Chooses the L2 of rows on documents left out."""
         self.chosen["rows_l2"] = 1.0
@@ -270,7 +251,7 @@ class _Fit:
         def loss(l2: float) -> float:
             total = 0.0
             for fold in self.document_folds:
-                rows = fit_rows(fold.train, fold.num_labels, l2, self.rows.get(fold), max_iter=30)
+                rows = fit_rows(fold.train, len(fold.labels), l2, self.rows.get(fold), max_iter=30)
                 self.rows[fold] = rows  # to start from
                 scores = score_rows(rows.take(fold.seen), fold.others.vectors)
                 total += scaled_loss(scores, fold.others.among(fold.seen))
@@ -326,7 +307,7 @@ class _Fit:
         max_iter = _ROW_STEPS if self.reads_all else 0  # rows are then the frequencies of labels
         for fold in dict.fromkeys((*self.label_folds, self.whole, *self.weighed)):
             start = self.rows.get(fold)
-            self.rows[fold] = fit_rows(fold.train, fold.num_labels, self.chosen["rows_l2"], start, max_iter)
+            self.rows[fold] = fit_rows(fold.train, len(fold.labels), self.chosen["rows_l2"], start, max_iter)
         for fold in (*self.label_folds, *self.weighed):
             self.terms[fold] = self.fixed_terms(fold, fold.others, self.seen)
 
@@ -397,7 +378,7 @@ class _Fit:
     def example(self, fold: Fold, form: Bilinear | Joint | None = None) -> Example:
         """Returns all terms of the documents that a fold leaves out, for seen labels; by default of the chosen form."""
         form = form or self.form_of(fold, self.chosen)
-        terms = self.terms[fold] | form.terms(fold.others.vectors, self.labels_in(fold)[self.seen])
+        terms = self.terms[fold] | form.terms(fold.others.vectors, fold.labels[self.seen])
         counts = fold.counts[self.seen]
         return Example(terms, fold.others.among(self.seen), counts > 0, rarity_of(counts))
 
@@ -405,13 +386,13 @@ class _Fit:
         """Returns all terms of other documents than those of a fold, for all labels."""
         every = torch.ones_like(self.seen)
         terms = self.fixed_terms(fold, others, every)
-        terms |= self.form_of(fold, self.chosen).terms(others.vectors, self.labels_in(fold))
+        terms |= self.form_of(fold, self.chosen).terms(others.vectors, fold.labels)
         return Example(terms, others, fold.seen, rarity_of(fold.counts))
 
     def read_validation(self) -> Documents:
         """Returns the validation documents with vectors, as many as have scores of all labels in little memory."""
         read = self.validation.take(self.validation.is_read)
-        return read.take(slice(max(FEW, EXAMPLE_SCORES // len(self.labels))))
+        return read.take(slice(max(FEW, EXAMPLE_SCORES // len(self.seen))))
 
     def unseen_examples(self, read: Documents) -> list[Example]:
         """Returns validation documents with all labels, if enough of them have labels without training documents.
@@ -424,23 +405,20 @@ class _Fit:
         return [self.example_of_all_labels(self.whole, read)]
 
 
-def forms_of(labels_of: Callable[[Fold], Tensor]) -> Callable[[Fold, Mapping[str, float]], Bilinear | Joint]:
+def forms_of() -> Callable[[Fold, Mapping[str, float]], Bilinear | Joint]:
     """Returns a function from a fold and choices, "bilinear_l2" and for a joint space "pull", to the form fitted on it.
 
     Each is fitted once.
-
-    Args:
-        labels_of: Returns the `(L, P)` vectors of the labels in a fold.
     """
 
     @cache
     def bilinear(fold: Fold, l2: float) -> Bilinear:
         documents, max_iter = _sample(fold)
-        return fit_bilinear(documents, labels_of(fold), l2, max_iter)
+        return fit_bilinear(documents, fold.labels, l2, max_iter)
 
     @cache
     def joint(fold: Fold, l2: float, pull: float) -> Joint:
-        return fit_joint(_sample(fold)[0], labels_of(fold), pull, bilinear(fold, l2))
+        return fit_joint(_sample(fold)[0], fold.labels, pull, bilinear(fold, l2))
 
     def form_of(fold: Fold, chosen: Mapping[str, float]) -> Bilinear | Joint:
         if "pull" in chosen:
@@ -448,6 +426,16 @@ def forms_of(labels_of: Callable[[Fold], Tensor]) -> Callable[[Fold, Mapping[str
         return bilinear(fold, chosen["bilinear_l2"])
 
     return form_of
+
+
+def _relearned(fold: Fold, relearn: Relearn) -> Fold:
+    """Returns a fold with word vectors learned from the documents that it is fitted on."""
+    assert fold.train.numbers is not None
+    assert fold.others.numbers is not None
+    vectors, labels = relearn(fold.train.numbers)
+    train = replace(fold.train, vectors=vectors[fold.train.numbers])
+    others = replace(fold.others, vectors=vectors[fold.others.numbers])
+    return Fold(train, others, labels)
 
 
 def _sample(fold: Fold) -> tuple[Documents, int]:
@@ -479,7 +467,7 @@ def _word_targets(regression: WordRegression, fold: Fold, uses_names: bool = Tru
     named = None
     if uses_names and regression.named is not None:
         named = regression.named[numbers.numpy()]
-    return numbers, gold_matrix(fold.train.gold, fold.num_labels, named)
+    return numbers, gold_matrix(fold.train.gold, len(fold.labels), named)
 
 
 def _precision_of_words(regression: WordRegression, fold: Fold, words: csr_matrix) -> float:
@@ -502,11 +490,11 @@ def _with_sampled_labels(fold: Fold, others: Documents | None) -> Fold:
     return replace(fold, train=replace(fold.train, gold=gold), others=others or fold.others)
 
 
-def _count_told(train: Documents, validation: Documents, num_labels: int) -> int:
+def _count_told(train: Documents, validation: Documents, labels: Tensor) -> int:
     """Returns how many documents the folds leave out that have a label with documents for fitting."""
     train = replace(train, vectors=train.is_read[:, None])
     validation = replace(validation, vectors=validation.is_read[:, None])
-    folds = folds_of_documents(train, validation, num_labels, is_enough=False)
+    folds = folds_of_documents(train, validation, labels, is_enough=False)
     return sum(int(fold.others.among(fold.seen).has_gold.sum()) for fold in folds)
 
 

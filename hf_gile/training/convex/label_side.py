@@ -31,6 +31,14 @@ _JOINT_STEPS = 40
 _FITTED = ("label_weight", "label_bias", "text_weight", "text_bias", "weight")
 
 
+def basis_of(vectors: Tensor) -> Tensor:
+    """Returns an orthonormal basis, `(P, R)`, of a space with `(N, P)` vectors; R is the smaller of N and P.
+
+    A matrix that multiplies these vectors, and is pulled to where it starts, only moves within this space.
+    """
+    return torch.linalg.qr(vectors[: vectors.shape[1]].T).Q
+
+
 def fit_rows(documents: Documents, num_labels: int, l2: float, start: Rows | None = None, max_iter: int = 60) -> Rows:
     """Fits a row r_l and a bias b_l for each label: independent logistic regressions with L2. Convex.
 
@@ -60,12 +68,12 @@ def fit_rows(documents: Documents, num_labels: int, l2: float, start: Rows | Non
     parameter = torch.cat([rows.weight[seen], rows.bias[seen, None] / CONSTANT], 1).requires_grad_()  # (S, P + 1)
 
     def score(block: Documents) -> Tensor:
-        return functional.linear(block.vectors, parameter[:, :-1], CONSTANT * parameter[:, -1])
+        return block.vectors @ parameter.T
 
     def penalty() -> Tensor:
         return l2 / 2 * parameter.square().sum() / len(documents)
 
-    known = documents.among(seen)
+    known = replace(documents.among(seen), vectors=functional.pad(documents.vectors, (0, 1), value=CONSTANT))
     minimize([parameter], score, known, binary_loss, penalty, width=len(parameter), max_iter=max_iter)
     rows.weight[seen] = parameter[:, :-1].detach()
     rows.bias[seen] = CONSTANT * parameter[:, -1].detach()
@@ -122,21 +130,23 @@ def fit_bilinear(documents: Documents, labels: Tensor, l2: float, max_iter: int 
         max_iter: Maximum number of iterations of L-BFGS.
     """
     seen = documents.counts(len(labels)) > 0
-    candidates = labels[seen]
-    size = labels.shape[1]
-    matrix = labels.new_zeros(size, size, requires_grad=True)
+    of_texts = basis_of(documents.vectors)
+    of_labels = basis_of(labels[seen])
+    candidates = labels[seen] @ of_labels
+    cosine = of_texts.T @ of_labels
+    matrix = torch.zeros_like(cosine, requires_grad=True)
     factor = labels.new_tensor(_FIRST_FACTOR, requires_grad=True)
 
     def score(block: Documents) -> Tensor:
-        return (factor * block.vectors + block.vectors @ matrix) @ candidates.T
+        return torch.linalg.multi_dot([block.vectors, factor * cosine + matrix, candidates.T])
 
     def penalty() -> Tensor:
         return l2 / 2 * (matrix.square().sum() + (factor - _FIRST_FACTOR).square()) / len(documents)
 
-    width = max(len(candidates), size)
-    known = documents.among(seen)
+    width = max(len(candidates), labels.shape[1])
+    known = replace(documents.among(seen), vectors=documents.vectors @ of_texts)
     minimize([matrix, factor], score, known, listwise_loss, penalty, width=width, max_iter=max_iter)
-    return Bilinear(matrix.detach(), factor.item())
+    return Bilinear(of_texts @ matrix.detach() @ of_labels.T, factor.item())
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,6 +212,7 @@ def fit_joint(documents: Documents, labels: Tensor, pull: float, form: Bilinear)
 
     x are U, V and w, divided by the scale of their start x_0. Pulled back to where it starts, the unit ranks unseen
     labels as well as the form, and seen labels of few documents better. A free w would fit the documents by itself.
+    U and V move within the spaces of the vectors of labels and documents, where the minimum is.
 
     Args:
         documents: N documents; labels without documents are not candidates.
@@ -210,27 +221,38 @@ def fit_joint(documents: Documents, labels: Tensor, pull: float, form: Bilinear)
         form: The form to start from.
     """
     seen = documents.counts(len(labels)) > 0
-    candidates = labels[seen]
-    documents = documents.among(seen)
-    number = max(1, len(documents))
-    start = Joint.start(form, documents.vectors[:1000], candidates)
+    of_texts = basis_of(documents.vectors)
+    of_labels = basis_of(labels[seen])
+    candidates = labels[seen] @ of_labels
+    known = replace(documents.among(seen), vectors=documents.vectors @ of_texts)
+    start = Joint.start(form, documents.vectors[:1000], labels[seen])
+    within = replace(start, label_weight=start.label_weight @ of_labels, text_weight=start.text_weight @ of_texts)
     scale = _RMS_IN_TANH * labels.shape[1] ** 0.5
     scales = (scale, 1.0, scale, 1.0, start.weight)
-    starts = [tensor / size for tensor, size in zip(start.tensors, scales, strict=True)]
-    numbers = [tensor.clone().requires_grad_() for tensor in starts]
+    moves = [torch.zeros_like(tensor, requires_grad=True) for tensor in within.tensors]
 
-    def unit() -> Joint:
-        tensors = (tensor * size for tensor, size in zip(numbers, scales, strict=True))
-        return replace(start, **dict(zip(_FITTED, tensors, strict=True)))
+    def moved(unit: Joint) -> Joint:
+        tensors = (tensor + size * move for tensor, size, move in zip(unit.tensors, scales, moves, strict=True))
+        return replace(unit, **dict(zip(_FITTED, tensors, strict=True)))
 
     def score(block: Documents) -> Tensor:
-        return unit().scores(block.vectors, candidates)
+        return moved(within).scores(block.vectors, candidates)
 
     def penalty() -> Tensor:
-        distances = [(numbers[position] - starts[position]).square().sum() for position in (0, 2, 4)]  # U, V and w
-        return pull / (2 * number) * torch.as_tensor(sum(distances))
+        squares = [moves[position].square().sum() for position in (0, 2, 4)]  # of U, V and w
+        return pull / (2 * max(1, len(documents))) * torch.stack(squares).sum()
 
-    width = max(len(candidates), labels.shape[1])
-    minimize(numbers, score, documents, listwise_loss, penalty, width=width, max_iter=_JOINT_STEPS, tolerance=1e-7)
+    minimize(
+        moves,
+        score,
+        known,
+        listwise_loss,
+        penalty,
+        width=max(len(candidates), labels.shape[1]),
+        max_iter=_JOINT_STEPS,
+        tolerance=1e-7,
+    )
     with torch.no_grad():
-        return unit()
+        moves[0] = moves[0] @ of_labels.T
+        moves[2] = moves[2] @ of_texts.T
+        return moved(start)

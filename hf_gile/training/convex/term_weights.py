@@ -3,9 +3,8 @@
 Shapes: N documents, L labels, K weights.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -99,18 +98,20 @@ def fit_term_weights(
     measure = listwise_loss if one_label else binary_loss
     centre = np.array([prior[group][term] for group, term in names])
     unscaled = _unscaled(examples, names)
+    shares = [_shares(example, names) for example in examples]
 
     @torch.enable_grad()
     def loss(scaled: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         numbers = unscaled @ scaled
         weights = torch.tensor(numbers, dtype=torch.float32, requires_grad=True)
-        mixture = Mixture([term for _, term in names], _by_group(names, weights))
         moved = numbers - centre
         total = strength / 2 * float(moved @ moved)
         gradient = strength * moved
-        for example in examples:
+        for example, of_weights in zip(examples, shares, strict=True):
             for terms, block in example.blocks(len(example.seen) * len(names)):
-                part = measure(mixture.add(terms, example.seen, example.rarity), block)
+                by_label = torch.einsum("k,ktl->tl", weights, of_weights).unbind()
+                weighted = map(torch.mul, by_label, terms.values())
+                part = measure(sum(weighted, by_label[-1]), block)
                 gradient += torch.autograd.grad(part, weights)[0].double().numpy()
                 total += part.item()
         return total / number, unscaled.T @ gradient / number
@@ -130,16 +131,19 @@ def fit_term_weights(
     while result.fun < (1 - 1e-4) * last:  # a search can end early; from its end, a new one goes on
         last = result.fun
         result = minimize(loss, result.x, jac=True, method="L-BFGS-B", bounds=bounds)
-    fitted = _by_group(names, (unscaled @ result.x).tolist())
+    fitted: TermWeights = {group: {} for group in prior}
+    for (group, term), weight in zip(names, (unscaled @ result.x).tolist(), strict=True):
+        fitted[group][term] = weight
     return fitted | {group: dict(prior[group]) for group in fixed}, float(result.fun)
 
 
-def _by_group(names: Sequence[tuple[str, str]], weights: Iterable[Any]) -> dict[str, dict[str, Any]]:
-    """Returns K weights by group and term."""
-    by_group: dict[str, dict[str, Any]] = {}
-    for (group, term), weight in zip(names, weights, strict=True):
-        by_group.setdefault(group, {})[term] = weight
-    return by_group
+def _shares(example: Example, names: Sequence[tuple[str, str]]) -> Tensor:
+    """Returns the `(K, T + 1, L)` shares of K weights in those of T terms and the offset, for L labels."""
+    has_rare = any(group == "rare" for group, _ in names)  # if not, all shares are of "seen"
+    rare = example.seen * example.rarity * has_rare
+    shares = {"seen": example.seen.float() - rare, "rare": rare, "unseen": (~example.seen).float()}
+    is_term = torch.tensor([[term == other for other in (*example.terms, "offset")] for _, term in names])
+    return torch.stack([shares[group] for group, _ in names])[:, None] * is_term[:, :, None]
 
 
 def _unscaled(examples: Sequence[Example], names: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
@@ -150,16 +154,14 @@ def _unscaled(examples: Sequence[Example], names: Sequence[tuple[str, str]]) -> 
     depend on each other.
     """
     sums = np.zeros((len(names), 3))
-    has_rare = any(group == "rare" for group, _ in names)
     for example in examples:
-        rare = example.seen * example.rarity * has_rare  # without weights of "rare", all shares are of "seen"
-        shares = {"seen": example.seen.float() - rare, "rare": rare, "unseen": (~example.seen).float()}
+        shares = _shares(example, names).sum(1)
         for terms, block in example.blocks(len(example.seen)):
             targets, _ = block.targets(len(example.seen))
             balanced = targets + targets.mean()
-            for position, (group, term) in enumerate(names):
+            for position, (_, term) in enumerate(names):
                 if term in terms:
-                    counted = shares[group] * balanced
+                    counted = shares[position] * balanced
                     weighted = counted * terms[term]
                     squares = weighted * terms[term]
                     sums[position] += counted.sum().item(), weighted.sum().item(), squares.sum().item()
