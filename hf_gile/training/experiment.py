@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 from tqdm.auto import tqdm
@@ -225,9 +225,15 @@ def short_name(metric: str) -> str:
 
 
 def calibrate_on(
-    trainer: Trainer, documents: Dataset, columns: Sequence[int], method: str | None = None
+    trainer: Trainer,
+    documents: Dataset,
+    columns: Sequence[int],
+    method: str | None = None,
+    scored: Sequence[dict[str, Tensor]] = (),
 ) -> dict[str, Any]:
     """Calibrates the model of a trainer on encoded documents, identically in each process, by `calibrate`.
+
+    If there are batches of `scored` documents, it is calibrated on these instead.
 
     With the method "none", only a threshold of seen and of unseen labels is set; nothing for single-label documents.
     """
@@ -236,7 +242,7 @@ def calibrate_on(
         return {}
     collator: Any = GileDataCollator(trainer.processing_class)
     size = trainer.args.per_device_eval_batch_size
-    batches: Any = DataLoader(documents, size, collate_fn=collator)
+    batches: Any = scored or DataLoader(documents, size, collate_fn=collator)
     return calibrate(
         trainer.model,
         batches,
@@ -288,6 +294,7 @@ class Experiment:
     Attributes:
         trainer: The trainer of the model.
         fitted: The result of `fit` or `fit_convex`.
+        left_out: Batches to calibrate on, of `fit_convex` with few validation documents.
     """
 
     model: GileForSequenceClassification
@@ -302,6 +309,7 @@ class Experiment:
     encoder: str | None = None
     trainer: Trainer = field(init=False)
     fitted: dict[str, Any] = field(init=False, default_factory=dict)
+    left_out: Sequence[dict[str, Tensor]] = field(init=False, default=())
 
     def __post_init__(self) -> None:
         seen = [self.labels[column].seen for column in self.in_validation]
@@ -354,6 +362,7 @@ class Experiment:
         entry of the history, which is empty if validation documents were fitted on.
         """
         figures = fit_convex(self.model, self.parts, neighbours, learn_words)
+        self.left_out = figures.pop("left_out")
         self.trainer.remove_callback(ProgressCallback)
         score = "on all documents: too few to choose and calibrate on"
         if not figures.get("fits_validation"):
@@ -367,8 +376,8 @@ class Experiment:
         self.fitted = {**figures, "parameters": self.num_parameters}
 
     def calibrate(self, method: str | None = None) -> dict[str, Any]:
-        """Calibrates the model on validation documents, see `calibrate_on`."""
-        return calibrate_on(self.trainer, self.parts["validation"], self.in_validation, method)
+        """Calibrates the model on validation documents, or on those that folds left out, see `calibrate_on`."""
+        return calibrate_on(self.trainer, self.parts["validation"], self.in_validation, method, self.left_out)
 
     def test(self, **metadata: Any) -> Report:
         """Evaluates the model on test documents, with its calibration and its thresholds, by `make_report`."""

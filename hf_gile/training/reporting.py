@@ -129,12 +129,12 @@ def say_calibration(
             number = figures.get(f"{group}_label_thresholds")
             if number:
                 result += f", {number:,} labels with individual thresholds"
-        say(f"  {group} labels, {figures['documents']:,} validation documents: {result}")
+        say(f"  {group} labels, {figures['documents']:,} documents left out: {result}")
     if "note" in figures:
         say(f"  {figures['note']}")
     elif figures and has_unseen and "unseen_expected_calibration_error_after" not in figures:
         shared = "the calibration and the threshold" if "seen_threshold" in figures else "the calibration"
-        say(f"  no validation document has unseen labels, so they use {shared} of seen labels")
+        say(f"  no document left out has unseen labels, so they use {shared} of seen labels")
 
 
 def table_of_results(

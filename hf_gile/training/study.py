@@ -184,7 +184,9 @@ class Study:
         calibration: dict[str, Any] = {}
         if experiment.fitted.get("fits_validation"):
             self.num_documents = len(self.task.parts["train"]) + len(self.task.parts["validation"])
-            self.num_seen = int(experiment.model.stored_labels.seen().sum())
+            counts = {label.id: label.count for label in experiment.labels}
+            self.described = self.described.with_counts(counts)
+            self.num_seen = sum(self.described.seen)
             self.say("  probabilities stay uncalibrated, and a document gets its best label")
         else:
             method = self.options.calibration

@@ -151,7 +151,7 @@ def test_the_recipe_shares_labels_between_two_processes(tmp_path, arguments):
     launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2")
     result = launch([*arguments, "--units", "gile", "--seed", "1", *flags], tmp_path, launcher)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.count("no validation document has unseen labels") == 1
+    assert result.stdout.count("no document left out has unseen labels") == 1
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["gile"]["test"]["test_documents"] == 30
     assert results["gile"]["test"]["test_seen_average_precision"] > 0.9

@@ -92,6 +92,19 @@ def test_calibration_holds_on_other_documents(scripted, method):
             assert figures[f"{group}_{name}_after"] == pytest.approx(now, abs=0.02)
 
 
+def test_batches_may_have_logits_in_place_of_inputs(scripted):
+    logits, gold = scores(seed=3)
+    model, batches = scripted(logits, gold)
+    figures = calibrate(model, batches, method="platt")
+    fitted = model.config.calibration
+    model.config.usual_score = 0.0
+    model.config.calibration = {}
+    model.config.thresholds = {}
+    scored = [{"logits": logits[batch["input_ids"][:, 0]], "labels": batch["labels"]} for batch in batches]
+    assert calibrate(model, scored, method="platt") == figures
+    assert model.config.calibration == fitted
+
+
 def test_calibrate_reports_the_same_figures_as_the_metrics(scripted):
     logits, gold = scores(seed=3)
     model, batches = scripted(logits, gold)

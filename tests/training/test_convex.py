@@ -227,7 +227,13 @@ def test_the_head_ranks_seen_and_unseen_labels(number):
     assert correct[test.gold[:, 0] > 0].float().mean() > 0.8
     assert not head.rows.seen[0]
     assert scores.dtype == torch.float32
+    assert bool(head.left_out) == (number == 24)
     if number == 24:
+        logits = torch.cat([batch["logits"] for batch in head.left_out])
+        labels = torch.cat([batch["labels"] for batch in head.left_out])
+        assert len(logits) == len(train) + len(validation)  # each is left out once
+        correct = (logits.argmax(1) == labels[:, 0])[labels[:, 0] > 0]
+        assert 0.7 < correct.float().mean() < 1.0
         again = fit_head(train, validation, e, one_label=True)
         assert torch.equal(again.rows.weight, head.rows.weight)
         assert again.term_weights == head.term_weights

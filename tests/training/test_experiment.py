@@ -107,7 +107,7 @@ def test_the_calibration_is_printed_in_a_line_for_each_group(make):
     lines, experiment = [], make()
     say_calibration(experiment.calibrate("platt"), lines.append, has_unseen=True)
     assert re.fullmatch(
-        r"  seen labels, 20 validation documents: calibration error \d+\.\d+ -> \d.+, threshold 0.+", lines[0]
+        r"  seen labels, 20 documents left out: calibration error \d+\.\d+ -> \d.+, threshold 0.+", lines[0]
     )
     assert lines[1].startswith("  5 documents have unseen labels, 5 in total: too few to fit")
     assert len(lines) == 2
@@ -116,8 +116,8 @@ def test_the_calibration_is_printed_in_a_line_for_each_group(make):
     lines.clear()
     say_calibration(experiment.calibrate("none"), lines.append, has_unseen=True, method="none")
     threshold = experiment.model.config.thresholds["seen"]
-    note = "no validation document has unseen labels, so they use the calibration and the threshold of seen labels"
-    assert lines == [f"  seen labels, 15 validation documents: no calibration, threshold {threshold:.3f}", f"  {note}"]
+    note = "no document left out has unseen labels, so they use the calibration and the threshold of seen labels"
+    assert lines == [f"  seen labels, 15 documents left out: no calibration, threshold {threshold:.3f}", f"  {note}"]
 
 
 def test_without_calibration_the_tuned_thresholds_are_stored(make):

@@ -61,7 +61,8 @@ def calibrate(
 
     Args:
         model: A `GileForSequenceClassification`.
-        batches: Validation batches of `GileDataCollator`, with `labels`. Without `columns`, they are read twice.
+        batches: Validation batches of `GileDataCollator`, with `labels`, or the `logits` of all stored labels in place
+            of inputs. Without `columns`, they are read twice.
         method: `"platt"` or `"spline"`, see `calibrated` of `hf_gile.models.search_gile`, or `"none"` to fit thresholds
             only. By default "spline", which is best on held-out documents, and "platt" for single-label models.
         label_thresholds: Whether to fit thresholds for single labels.
@@ -205,13 +206,15 @@ def _score_candidates(
     positions[chosen] = torch.arange(len(chosen))
     for batch in batches:
         gold = _gold(batch)
-        inputs = {
-            name: value.to(model.device) if isinstance(value, Tensor) else value
-            for name, value in batch.items()
-            if name != "labels"
-        }
-        with torch.no_grad(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
-            logits = model(**inputs).logits
+        logits = batch.get("logits")
+        if logits is None:
+            inputs = {
+                name: value.to(model.device) if isinstance(value, Tensor) else value
+                for name, value in batch.items()
+                if name != "labels"
+            }
+            with torch.no_grad(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
+                logits = model(**inputs).logits
         logits, gold = (tensor.cpu() for tensor in read_batch(logits, gold))
         yield logits[:, chosen], positions[gold.masked_fill(gold == IGNORE, -1)]
 

@@ -76,7 +76,8 @@ def fit_convex(
 
     Returns:
         `seconds` and `cpu_seconds` of the fit, the number of `parameters`, `history` and `losses`, which are empty,
-        what was `chosen`, whether it `fits_validation` documents, too, and the `term_weights`.
+        what was `chosen`, whether it `fits_validation` documents, too, the `term_weights`, and `left_out`, the batches
+        of `Head`.
 
     Raises:
         ValueError: A model or documents that do not fit, or no training document with a label.
@@ -104,6 +105,8 @@ def fit_convex(
     if learn_words is not None and config.lexical:
         relearn = partial(_relearn, model, parts, learn_words)
     head = fit_head(train, validation, _of_length_1(e), one_label, compare, regression, relearn)
+    if head.fits_validation:
+        _count_labels(model, train.joined(validation))
     _store(model, head, e)
     return {
         "seconds": time.perf_counter() - start,
@@ -114,6 +117,7 @@ def fit_convex(
         "chosen": head.chosen,
         "fits_validation": head.fits_validation,
         "term_weights": head.term_weights,
+        "left_out": head.left_out,
     }
 
 
@@ -149,11 +153,17 @@ def refit_convex(
         _, regression = _words(model, rows, documents, documents.take(slice(0)), bool(config.neighbours))
     reads_all = config.label_rows is True
     head = refit_head(documents, _of_length_1(e), chosen, config.term_weights, regression, reads_all)
-    ids = model.label_set.ids
-    counts = documents.counts(len(ids))
-    model.label_set = model.label_set.with_counts(dict(zip(ids, counts.tolist(), strict=True)))
+    _count_labels(model, documents)
     _store(model, head, e)
     return len(documents)
+
+
+def _count_labels(model: GileForSequenceClassification, documents: Documents) -> None:
+    """Stores the number of documents of each label that the model was fitted on."""
+    assert model.label_set is not None
+    ids = model.label_set.ids
+    counts = documents.counts(len(ids)).tolist()
+    model.label_set = model.label_set.with_counts(dict(zip(ids, counts, strict=True)))
 
 
 def _relearn(

@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix, diags
 from torch import Tensor
 
 from ...metrics import ranking_metrics
-from ...models.mixture_gile import Rows
+from ...models.mixture_gile import Mixture, Rows
 from ..calibration.thresholds import tells_enough
 from ..encoding import Progress
 from .documents import EXAMPLE_SCORES, FEW, FOLDS, PADDING, Documents, Fold, folds_of_documents, folds_of_labels
@@ -43,6 +43,9 @@ _FEW_DOCUMENTS, _SAMPLED_LABELS = 4000, 2048
 
 _FEWEST = 100
 """With fewer documents left out, each with one label, nothing is chosen."""
+
+_ENOUGH_TO_CALIBRATE = 100
+"""With fewer validation documents, probabilities and thresholds are fitted on all documents, see `Head.left_out`."""
 
 _L2_WITHOUT_CHOICE = 0.1  # of rows
 
@@ -78,6 +81,8 @@ class Head:
         fits_validation: Whether validation documents were fitted on, too.
         num_unseen: Number of unseen labels that the offset of unseen labels was chosen with; 0 without a choice.
         crowding: Measured with them, see `SharedRanking.crowding`.
+        left_out: If validation documents are few, batches to calibrate on: `logits`, `(N, L)`, and gold `labels`,
+            `(N, G)`, of all documents, each scored by the fit of a fold that leaves it out.
     """
 
     rows: Rows
@@ -88,6 +93,7 @@ class Head:
     fits_validation: bool = False
     num_unseen: int = 0
     crowding: float = 1.0
+    left_out: Sequence[dict[str, Tensor]] = ()
 
 
 def fit_head(
@@ -239,6 +245,7 @@ class _Fit:
             self.words.get(self.whole),
             num_unseen=self.num_unseen,
             crowding=self.crowding,
+            left_out=self.score_left_out(),
         )
 
     def choose_l2_of_rows(self) -> None:
@@ -305,7 +312,7 @@ class _Fit:
     def fit_rows(self) -> None:
         """Fits the rows of all documents and of each fold, and computes the terms that need no form."""
         max_iter = _ROW_STEPS if self.reads_all else 0  # rows are then the frequencies of labels
-        for fold in dict.fromkeys((*self.label_folds, self.whole, *self.weighed)):
+        for fold in dict.fromkeys((*self.label_folds, self.whole, *self.document_folds)):
             start = self.rows.get(fold)
             self.rows[fold] = fit_rows(fold.train, len(fold.labels), self.chosen["rows_l2"], start, max_iter)
         for fold in (*self.label_folds, *self.weighed):
@@ -365,6 +372,25 @@ class _Fit:
         offset, self.crowding = raise_unseen(examples, self.weights, self.one_label)
         self.weights["unseen"]["offset"] = offset
         self.num_unseen = round(sum(int((~example.seen).sum()) for example in examples) / len(examples))
+
+    def score_left_out(self) -> list[dict[str, Tensor]]:
+        """Scores each document by the fit of a fold that leaves it out, if validation documents are few."""
+        number = int(self.validation.is_read.sum())
+        if self.is_enough or number >= _ENOUGH_TO_CALIBRATE:
+            return []
+        batches = []
+        first = 0
+        for fold in self.document_folds:
+            others = fold.others.take(slice(first, None))
+            first = number  # each fold leaves out the validation documents
+            example = self.example_of_all_labels(fold, others)
+            scores = Mixture(list(example.terms), self.weights).add(example.terms, example.seen, example.rarity)
+            _, candidates = others.targets(len(self.seen))
+            scores[:, self.seen & ~fold.seen] = -torch.inf
+            if candidates is not None:
+                scores = scores.masked_fill(~candidates, -torch.inf)
+            batches.append({"logits": scores, "labels": others.gold})
+        return batches
 
     def fixed_terms(self, fold: Fold, others: Documents, labels: Tensor) -> dict[str, Tensor]:
         """Computes the terms of other documents for the labels of an `(L,)` mask, but not "joint" and "cosine"."""
