@@ -1,16 +1,13 @@
 """Makes the general scorer the default model of `pipeline("label-scoring")`; it is created on demand."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from copy import copy
 from typing import Any
 
-from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 from transformers.pipelines import PIPELINE_REGISTRY
 
 from .models import LabelScoringPipeline
-from .models.stored_labels_gile import LabelCache, read_versions, weights_state
+from .models.stored_labels_gile import LabelCache
 
 _LABELS = 300
 """Maximum number of labels of a set whose language is detected."""
@@ -74,20 +71,6 @@ class DefaultPipeline(LabelScoringPipeline):
             other._cache = LabelCache(self._cache.max_bytes)
             self._by_encoder[encoder.name] = other
         return self._by_encoder[encoder.name]
-
-
-@contextmanager
-def without_reading_weights(weights: Iterable[Tensor]) -> Iterator[None]:
-    """Detects weights changed before by version counters: reading all weights takes a quarter of the time of a text.
-
-    Args:
-        weights: The parameters of the model, which do not change meanwhile.
-    """
-    before = weights_state.set(read_versions(list(weights)))
-    try:
-        yield
-    finally:
-        weights_state.reset(before)
 
 
 class _GeneralScorer(dict[str, str]):

@@ -256,7 +256,7 @@ def _score_into_lines(options: Scoring) -> None:
     reading: dict[str, Any] = {"id": options.id, "format": options.format, "requested": options.requested()}
     documents = [read_documents(stream, options.text or ["text"], **reading, report=report) for stream in streams]
     loaded, processor, labels = options.load()
-    from hf_gile.default_pipeline import DefaultPipeline, without_reading_weights
+    from hf_gile.default_pipeline import DefaultPipeline
 
     # The whole run uses one label set, so its codes are cached whatever their size.
     pipe = DefaultPipeline(
@@ -268,7 +268,7 @@ def _score_into_lines(options: Scoring) -> None:
     )
 
     written = unknown = 0
-    with _progress(sources, streams) as bar, without_reading_weights(loaded.parameters()):
+    with _progress(sources, streams) as bar:
         for source, stream, texts in zip(sources, streams, documents, strict=True):
             before = report.records
             for batch in _batches(source, stream, texts, options.batch_size):

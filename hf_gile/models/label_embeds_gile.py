@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 from transformers.utils import logging
 
 from .saving_gile import find_file
-from .stored_labels_gile import is_finite, read_state
+from .stored_labels_gile import hash_bits, is_finite
 
 EMBEDS_FILE = "label_embeds.safetensors"
 """File with the vectors of the stored labels."""
@@ -103,9 +103,8 @@ def compute_encoder_state(gile: PreTrainedModel) -> str:
         return getattr(reader.label_embeds, "encoder_state", "")
     weights = [*reader.transformer.parameters(), *reader.pooling.parameters()]
     types = sorted({str(weight.dtype) for weight in weights})
-    sums = [number for number in read_state(*weights) if isinstance(number, int)]
     encoder = {name: value for name, value in text.text_encoder_config.to_dict().items() if name not in _UNRELATED}
-    settings = [types, sums, text.pooling, encoder]
+    settings = [types, hash_bits(*weights), text.pooling, encoder]
     return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()
 
 

@@ -39,7 +39,7 @@ from .pretrained_gile import GilePreTrainedModel
 from .processing_gile import WRONG_PIPELINE, GileProcessor, check_processor
 from .saving_gile import find_file
 from .scoring_gile import JointInputLabelEmbedding, LinearOutput, Neighbours, TokenBag
-from .stored_labels_gile import StoredLabels, compute_state, weights_state
+from .stored_labels_gile import StoredLabels, compute_state
 from .text_encoders_gile import PRETRAINED, StaticEncoder, WordEncoder, mean_of_words, rms_normalized
 
 _logger = logging.get_logger(__name__)
@@ -328,30 +328,14 @@ class GileModel(GilePreTrainedModel):
         """Computes `(B, L)` logits: inner products of `(B, J)` text codes and `(L, J)` label codes plus a constant."""
         return self.output_layer.score(text_codes, label_codes, check_language(self.config, language))
 
-    @torch.no_grad()
-    def label_state(self, words: Tensor | None = None, weights: Sequence[Sequence[Tensor]] = ()) -> tuple[Any, ...]:
-        """Returns a state on which label codes depend: cached codes are valid while it is equal.
-
-        Without words, it covers all weights but token tables, and the autocast type; with `(T,)` distinct words, their
-        rows of these tables. `weights` are those of `label_weights`, if known: collecting them takes a while.
-        """
-        known = weights_state.get()
-        if words is not None:
-            return known or compute_state(*(weights or self.label_weights())[1], rows=words)
+    def label_state(self) -> tuple[Any, ...]:
+        """Returns a state on which label codes depend: cached codes are valid while it is equal."""
         kind = self.device.type
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-        state = known or compute_state(*(weights or self.label_weights())[0])
-        return autocast, repr(self.config.term_weights), *state
-
-    def label_weights(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Returns the weights that affect the codes of stored labels: all but token tables, and token tables."""
-        size = self.config.text_config.vocab_size
-        embeddings = (x for x in self.modules() if isinstance(x, nn.Embedding) and x is not self.label_rows)
-        tables = {id(x.weight) for x in embeddings if x.num_embeddings == size}
         weights = self.label_parameters()
         if self.label_rows is not None:
             weights += self.label_rows.parameters()
-        return [x for x in weights if id(x) not in tables], [x for x in weights if id(x) in tables]
+        return autocast, repr(self.config.term_weights), *compute_state(*weights)
 
     def label_parameters(self) -> list[nn.Parameter]:
         """Returns the weights that affect label codes, for documents of any language."""
@@ -748,11 +732,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
                     codes.append(self.gile.project_labels(**inputs, language=language))
                 return torch.cat(codes)
 
-        weights = self.gile.label_weights() if weights_state.get() is None else ()
-        if any(weight.is_meta for group in weights for weight in group):  # offloaded until modules are called
-            return make()
-        state = partial(self.gile.label_state, weights=weights)
-        return self.stored_labels.get_or_compute(("codes", language), self.label_input_ids, state, make)
+        return self.stored_labels.get_or_compute(("codes", language), self.gile.label_state(), make)
 
     def stored_postings(self) -> Postings | None:
         """Returns the postings of the stored labels, cached by idf and rows; see `GileModel.postings`."""
@@ -764,7 +744,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         build = partial(gile.postings, stored, rows, torch.arange(len(stored)))
         parts = (gile.output_layer.lexical, gile.word_rows, gile.label_rows)
         weights = (x for part in parts if part is not None for x in part.parameters() if not x.is_meta)
-        state = (self.label_set, repr(self.config.term_weights), *(weights_state.get() or compute_state(*weights)))
+        state = (self.label_set, repr(self.config.term_weights), *compute_state(*weights))
         return self.stored_labels.cache.fact(self.stored_labels, "postings", state, build)
 
     def stored_inputs(self, columns: Tensor | None = None) -> dict[str, Any]:

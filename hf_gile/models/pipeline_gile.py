@@ -399,15 +399,8 @@ class LabelScoringPipeline(Pipeline):
             codes = model.project_stored_labels(language=language)[columns]
             return _LabelSide(codes, bias, model.stored_postings(), columns, label_language)
 
-        def words_state(words: Tensor) -> Any:
-            return state(), model.gile.label_state(words)
-
-        def project() -> tuple[Tensor, Tensor]:
-            words: list[Tensor] = []
-            codes = project_label_set(model, self.processor, labels, language, options.label_language, seen_words=words)
-            return codes, torch.cat(words).unique()
-
-        codes = self._cache.codes((labels, language, options.label_language), words_state, project)
+        project = partial(project_label_set, model, self.processor, labels, language, options.label_language)
+        codes = self._cache.codes((labels, language, options.label_language), state(), project)
         postings = None
         if model.gile.output_layer.counts_words:
             inputs_state = (state(), compute_state(model.gile.output_layer.lexical.idf), label_language)

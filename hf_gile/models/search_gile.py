@@ -386,11 +386,10 @@ def project_label_set(
     label_language: str | None = None,
     batch_size: int = 1024,
     dtype: torch.dtype | None = None,
-    seen_words: list[Tensor] | None = None,
 ) -> Tensor:
     """Computes `(L, J)` codes of labels from their texts, and from the rows of stored labels.
 
-    Arguments are as in `LabelIndex.build`; the distinct words of each batch are appended to `seen_words`.
+    Arguments are as in `LabelIndex.build`.
 
     Raises:
         ValueError: For a linear unit, an unknown language, or codes with NaN or infinity, or without a processor.
@@ -414,8 +413,6 @@ def project_label_set(
             is_unknown = torch.isin(words["label_input_ids"], special).all(-1)
             unknown.extend(repr(labels[row].name) for row in is_unknown.nonzero()[:, 0].tolist())
             words = words.to(gile.device)
-            if seen_words is not None:
-                seen_words.append(words["label_input_ids"].unique())
             rows = model.get_label_rows(labels, default) if hasattr(model, "get_label_rows") else None
             yield gile.project_labels(**words, language=language, label_language=languages, label_rows=rows)
 

@@ -6,16 +6,17 @@ Shapes: B documents, L stored labels, C stored or other labels.
 import sys
 import threading
 import weakref
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
 from functools import cache, partial
+from itertools import chain
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from transformers import PreTrainedConfig
 
 from .checks_gile import check_whole_number
@@ -26,6 +27,9 @@ from .losses_gile import check_excluded
 LABEL_CACHE_BYTES = 1 << 28
 """Default size of the cache of label codes in bytes, enough for 130,000 labels with codes of size 500."""
 
+_SAMPLED = 32
+"""Maximum number of the numbers of a tensor that `compute_state` reads."""
+
 
 class _Codes(NamedTuple):
     """Cached label codes."""
@@ -33,7 +37,6 @@ class _Codes(NamedTuple):
     codes: Tensor
     version: int  # version counter of the codes
     state: Any  # of the model
-    words: Tensor  # of the labels
 
 
 class LabelCache:
@@ -92,21 +95,17 @@ class LabelCache:
             known = facts[name] = (state, make())
         return known[1]
 
-    def codes(self, key: Hashable, state: Callable[[Tensor], Any], make: Callable[[], tuple[Tensor, Tensor]]) -> Tensor:
-        """Returns the `(L, J)` codes of labels.
-
-        `make` computes the codes and the words they depend on. They are computed again if `state` of these words
-        changes, or if the caller changes the codes in place.
-        """
+    def codes(self, key: Hashable, state: object, make: Callable[[], Tensor]) -> Tensor:
+        """Returns the `(L, J)` codes of labels, computed again if the state or the codes themselves have changed."""
         with self._lock:
             known = self._codes.get(key)
-        if known is not None and known.codes._version == known.version and known.state == state(known.words):
+        if known is not None and known.codes._version == known.version and known.state == state:
             with self._lock:
                 if key in self._codes:  # unless another thread has dropped it
                     self._codes.move_to_end(key)
             return known.codes
-        codes, words = make()
-        computed = _Codes(codes, codes._version, state(words), words)
+        codes = make()
+        computed = _Codes(codes, codes._version, state)
         with self._lock:
             self._drop(key)
             if codes.nbytes <= self.max_bytes:
@@ -241,22 +240,23 @@ class StoredLabels(nn.Module):
         mask = mask.scatter_(1, excluded_columns.masked_fill(excluded_columns < 0, number), True)[:, :number]
         return logits.masked_fill(mask if columns is None else mask[:, columns], -torch.inf)
 
-    def get_or_compute(
-        self, name: Hashable, words: Tensor, label_state: Callable[..., Any], compute: Callable[[], Tensor]
-    ) -> Tensor:
-        """Returns the result of `compute` for `(L, T)` words of labels, cached while its inputs do not change.
+    def get_or_compute(self, name: Hashable, label_state: object, compute: Callable[[], Tensor]) -> Tensor:
+        """Returns a tensor of the stored labels, cached while `label_state` of `GileModel` and their words stay equal.
 
-        `label_state` is that of `GileModel`. If the caller changes the tensor in place, it is computed again.
+        If the caller changes the tensor in place, it is computed again.
         """
-
-        def state(distinct: Tensor) -> Any:
-            return label_state(), label_state(distinct), compute_state(words)
-
-        return self.cache.codes(name, state, lambda: (compute(), words.unique()))
+        return self.cache.codes(name, (label_state, compute_state(self.input_ids)), compute)
 
     def clear_cache(self) -> None:
-        """Clears cached results."""
+        """Clears cached results: call it after changing single numbers of weights through `.data`.
+
+        Label codes, postings and fingerprints are computed again after any step of an optimizer of PyTorch, after
+        changes of tensors in place, by `load_state_dict` or by `to`, and if weights are replaced. What writes to memory
+        that PyTorch does not watch (`weight.data[3, 7] = 0`, a custom kernel, a NumPy view) is only noticed if it
+        changes any of some dozens of numbers, evenly spread over a weight: surely if it changes all of them.
+        """
         self.cache = LabelCache(sys.maxsize)
+        note_change()
 
 
 def _columns_of(label_set: LabelSet) -> tuple[dict[str, int], dict[tuple[str, str | None], int]]:
@@ -275,44 +275,57 @@ def _check_same_labels(stored: StoredLabels, weights: Mapping[str, Tensor], pref
         )
 
 
-weights_state: ContextVar[tuple[Any, ...] | None] = ContextVar("weights_state", default=None)
-"""Version counters of all weights, if they do not change meanwhile: then no state reads the weights or lists them."""
+_changes: Counter[str] = Counter()
+"""Number of changes of weights in this process that need not show in `compute_state` otherwise."""
 
 
-def read_versions(tensors: Sequence[Tensor]) -> tuple[Any, ...] | None:
-    """Returns the version counters of tensors; None for inference tensors, which have none.
-
-    Fused optimizers and writes to `.data` do not increment them.
-    """
-    if any(tensor.is_inference() for tensor in tensors):
-        return None
-    return tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
+def note_change(*_: object) -> None:
+    """Makes every state of `compute_state` a new one, so that whatever is cached in this process is computed again."""
+    _changes["weights"] += 1
 
 
-@torch.compiler.disable
-@torch.no_grad()
-def compute_state(*tensors: Tensor, rows: Tensor | None = None) -> tuple[Any, ...]:
-    """Computes a fingerprint of all bits of tensors, or of `(R,)` rows, to detect changes.
-
-    Version counters, see `weights_state`, do not show all changes.
-    """
-    versions = None if weights_state.get() is None else read_versions(tensors)
-    return versions or read_state(*tensors, rows=rows)
+# Fused optimizers do not increment version counters, and may change only few rows of a table.
+register_optimizer_step_post_hook(note_change)
 
 
 @torch.compiler.disable
 @torch.no_grad()
-def read_state(*tensors: Tensor, rows: Tensor | None = None) -> tuple[Any, ...]:
-    """Computes the fingerprint of `compute_state` from the bits of tensors, whatever `weights_state` is."""
+def compute_state(*tensors: Tensor) -> tuple[Any, ...]:
+    """Computes a state of tensors to detect changes; it reads only a sample of their numbers.
+
+    It consists of the number of optimizer steps in this process, the addresses and version counters of the tensors, and
+    up to 32 numbers of each. `StoredLabels.clear_cache` says which changes it misses. Tensors on the meta
+    device never have the same state.
+    """
+    state: list[Any] = [_changes["weights"]]
+    samples: dict[Any, list[Tensor]] = {}
+    for part in chain.from_iterable(map(_plain_parts, tensors)):
+        if part.is_meta:
+            state.append(object())
+            continue
+        version = 0 if part.is_inference() else part._version
+        kind = (part.device, part.dtype)
+        state.append((part.data_ptr(), version, part.shape, *kind))
+        step = part.numel() // _SAMPLED + 1
+        samples.setdefault(kind, []).append(part.flatten()[::step])
+    # As bytes, since NaN differs from itself.
+    return *state, *(torch.cat(parts).view(torch.uint8).cpu().numpy().tobytes() for parts in samples.values())
+
+
+@torch.compiler.disable
+@torch.no_grad()
+def hash_bits(*tensors: Tensor) -> list[int]:
+    """Computes a fingerprint of all bits of tensors, a number for each device."""
     by_device: dict[torch.device, list[Tensor]] = {}
     for tensor in tensors:
-        # For weights sharded across processes, the local shard.
-        local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-        parts = _quantized_parts(local.detach())
-        if rows is not None and len(parts) == 1:  # for a quantized table, all rows
-            parts = [parts[0][rows]]
-        by_device.setdefault(tensor.device, []).extend(parts)
-    return *((x.device, x.dtype, x.shape) for x in tensors), *(_hash(group).item() for group in by_device.values())
+        by_device.setdefault(tensor.device, []).extend(_plain_parts(tensor))
+    return [int(_hash(group)) for group in by_device.values()]
+
+
+def _plain_parts(tensor: Tensor) -> list[Tensor]:
+    """Returns the plain tensors of which a sharded or quantized tensor consists in this process."""
+    local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return _quantized_parts(local.detach())
 
 
 def _quantized_parts(tensor: Tensor) -> list[Tensor]:

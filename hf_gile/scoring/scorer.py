@@ -11,7 +11,6 @@ from transformers import AutoModelForSequenceClassification
 
 from ..data.schema import join_columns
 from ..data.table_files import describe_missing_column
-from ..default_pipeline import without_reading_weights
 from ..label_index import LabelIndex, fingerprint
 from ..models import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, LabelSet
 
@@ -155,10 +154,7 @@ class GileScorer:
     def _answers(self, texts: list[str]) -> list[dict[str, Any]]:
         """Scores texts in a single batch."""
         self.pipe.call_count = 0  # prevents a warning of Transformers about sequential calls on a GPU
-        with (
-            torch.autocast(self.pipe.device.type, torch.bfloat16, enabled=self.bf16),
-            without_reading_weights(self.pipe.model.parameters()),
-        ):
+        with torch.autocast(self.pipe.device.type, torch.bfloat16, enabled=self.bf16):
             return self.pipe(texts, self.index, batch_size=len(texts), **self.options)
 
 

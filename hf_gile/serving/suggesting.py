@@ -7,7 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..default_pipeline import without_reading_weights
 from ..models import LabelScoringPipeline
 from ..models.labels_gile import Label
 from ..models.pipeline_gile import EncodedTexts, Options
@@ -40,8 +39,7 @@ class Wanted(NamedTuple):
 class Suggester:
     """Suggests the labels stored with a model.
 
-    Label codes are recomputed when the version counter of a weight has changed. Fused optimizers and writes to `.data`
-    do not change it: restart the service after using these.
+    Label codes are computed again when weights have changed; `StoredLabels.clear_cache` says which changes it misses.
 
     Args:
         pipe: Pipeline that scores texts.
@@ -57,7 +55,6 @@ class Suggester:
         if not labels:
             raise ValueError("the model stores no labels to suggest: add some with hf-gile labels import")
         self._pipe = pipe
-        self._weights = list(pipe.model.parameters())
         self._prefix = uri_prefix
         self._learner = learner
         self._index = learner and learner.index
@@ -74,18 +71,17 @@ class Suggester:
         allowed = [self._allowed(item) for item in wanted]
         limits = [item.limit if ids is None else len(self._labels) for item, ids in zip(wanted, allowed, strict=True)]
         options = Options(**self._defaults | {"top_k": max([1, *limits])})
-        with without_reading_weights(self._weights):
-            read = self._pipe.encode([item.text for item in wanted], options)
-            state = self._pipe.model.gile.label_state
-            answers = self._pipe.select(self._index, read, options, state, range(len(wanted)))
-            suggestions = []
-            for row, (item, ids, answer) in enumerate(zip(wanted, allowed, answers, strict=True)):
-                pairs = zip(answer.columns.tolist(), answer.scores.tolist(), strict=True)
-                best = [pair for pair in pairs if ids is None or self._labels[pair[0]].id in ids][: item.limit]
-                suggestions.append([self._describe(self._labels[column], score) for column, score in best])
-                if item.evidence:
-                    self._add_evidence(suggestions[-1], item.text, [column for column, _ in best], read, row, options)
-            return suggestions
+        read = self._pipe.encode([item.text for item in wanted], options)
+        state = self._pipe.model.gile.label_state
+        answers = self._pipe.select(self._index, read, options, state, range(len(wanted)))
+        suggestions = []
+        for row, (item, ids, answer) in enumerate(zip(wanted, allowed, answers, strict=True)):
+            pairs = zip(answer.columns.tolist(), answer.scores.tolist(), strict=True)
+            best = [pair for pair in pairs if ids is None or self._labels[pair[0]].id in ids][: item.limit]
+            suggestions.append([self._describe(self._labels[column], score) for column, score in best])
+            if item.evidence:
+                self._add_evidence(suggestions[-1], item.text, [column for column, _ in best], read, row, options)
+        return suggestions
 
     def prepare(self) -> None:
         """Encodes the labels, so that the first request need not wait for this."""

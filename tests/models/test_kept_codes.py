@@ -1,65 +1,80 @@
-"""Stored label codes and vectors follow every change of weights, even through `.data`."""
+"""Stored label codes and vectors follow changes of weights, even through `.data`."""
+
+from functools import partial
 
 import pytest
 import torch
 
 from hf_gile import LabelIndex, LabelScoringPipeline
-from hf_gile.default_pipeline import without_reading_weights
 from hf_gile.label_index import fingerprint
 from hf_gile.models import stored_labels_gile
-from hf_gile.models.stored_labels_gile import compute_state
+from hf_gile.models.stored_labels_gile import compute_state, hash_bits
 
 TEXT = "The failing heart pumps less blood."
 
 
 @pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 1), (torch.bfloat16, 511), (torch.uint8, 300_007)])
-def test_a_change_of_any_number_is_detected(dtype, size):
+def test_a_fingerprint_covers_every_bit(dtype, size):
     generator = torch.Generator().manual_seed(0)
     numbers = torch.randint(0, 100, (size,), generator=generator).to(dtype)
-    before, where = compute_state(numbers), torch.randint(0, size, (20,), generator=generator).tolist()
+    before, where = hash_bits(numbers), torch.randint(0, size, (20,), generator=generator).tolist()
     for position in [0, size - 1, *where]:
-        version = numbers._version
-        numbers.data[position] += 1
-        assert numbers._version == version
-        assert compute_state(numbers) != before
-        numbers.data[position] -= 1
-        assert compute_state(numbers) == before
+        numbers[position] += 1
+        assert hash_bits(numbers) != before
+        numbers[position] -= 1
+        assert hash_bits(numbers) == before
 
 
-def test_swapped_rows_are_detected():
+def test_a_fingerprint_depends_on_order():
     table = torch.randn(2000, 300, generator=torch.Generator().manual_seed(0))
-    before = compute_state(table)
+    before = hash_bits(table)
     for first, second in ((0, 1999), (7, 8)):
         changed = table.clone()
         changed[[first, second]] = table[[second, first]]
-        assert compute_state(changed) != before
-        assert compute_state(changed.T.contiguous()) != compute_state(table.T.contiguous())
-    assert compute_state(table[1:]) == compute_state(table[1:].clone())  # also of a view
+        assert hash_bits(changed) != before
+        assert hash_bits(changed.T.contiguous()) != hash_bits(table.T.contiguous())
+    assert hash_bits(table[1:]) == hash_bits(table[1:].clone())  # also of a view
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3, 5), (2000, 300)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8, torch.float8_e4m3fn], ids=str)
+def test_a_change_of_all_numbers_through_data_is_detected(shape, dtype):
+    numbers = torch.ones(shape).to(dtype)
+    before = compute_state(numbers)
+    assert compute_state(numbers) == before
+    version = numbers._version
+    numbers.data.copy_(torch.full(shape, 2.0))
+    assert numbers._version == version
+    assert compute_state(numbers) != before
+
+
+def test_a_state_tells_tensors_of_equal_numbers_apart():
+    numbers = torch.ones(20)
+    states = [compute_state(x) for x in (numbers, numbers.clone(), numbers.view(4, 5), numbers.view(torch.int32))]
+    assert len(set(states)) == 4
+
+
+def test_weights_on_the_meta_device_count_as_changed():
+    offloaded = torch.empty(3, device="meta")
+    assert compute_state(offloaded) != compute_state(offloaded)
+
+
+def test_inference_tensors_have_a_state():
+    with torch.inference_mode():
+        numbers = torch.ones(3)
+        before = compute_state(numbers)
+        assert compute_state(numbers) == before
+        assert compute_state(numbers.mul_(2)) != before
 
 
 def words_of(model):
     return model.label_input_ids.unique()
 
 
-def test_changes_of_embeddings_that_no_label_uses_keep_codes(make_model):
-    model, processor = make_model()
-    table, read = model.gile.get_input_embeddings().weight, words_of(model)
-    (other,) = [row for row in range(1, len(table)) if row not in read][:1]
-    with torch.no_grad():
-        model(**processor(TEXT, return_tensors="pt"))
-        cached = model.project_stored_labels()
-        table.data[other] += 1
-        assert model.project_stored_labels() is cached
-        table.data[int(read[-1])] += 1
-        assert model.project_stored_labels() is not cached
-
-
-def test_every_change_through_data_changes_the_scores(make_model):
+def test_a_change_of_any_weight_through_data_changes_the_scores(make_model):
     options = {"label_rows": True, "cosine_score": True, "bag_size": 3}
     model, processor = make_model(problem_type="multi_label_classification", **options)
     inputs, pipe = processor(TEXT, return_tensors="pt"), LabelScoringPipeline(model=model, processor=processor)
-    pad = model.config.text_config.pad_token_id
-    row = int(next(word for word in words_of(model) if word != pad))
     index = LabelIndex.build(model)
     weights = {id(weight): weight for weight in (*model.gile.label_parameters(), model.gile.label_rows.weight)}
     for weight in weights.values():
@@ -68,7 +83,7 @@ def test_every_change_through_data_changes_the_scores(make_model):
             pipe(TEXT)
             pipe(TEXT, candidate_labels=["heart", "milk"])
         hash_before = fingerprint(model)
-        weight.data[row if len(weight) == model.config.text_config.vocab_size else -1] += 0.5
+        weight.data += 0.5
         assert fingerprint(model) != hash_before
         with pytest.raises(ValueError, match="build it again"):
             index.check_fits(model)
@@ -131,31 +146,64 @@ def test_a_frozen_encoder_is_not_hashed_at_each_training_step(make_pretrained, m
         model(**inputs, labels=torch.tensor([[1]]))
 
 
-def step(model):
-    optimizer = torch.optim.SGD(model.parameters(), lr=10.0)
-    for parameter in model.parameters():
-        parameter.grad = torch.ones_like(parameter)
+def train_step(model, make, **options):
+    optimizer = make(model.gile.get_input_embeddings().parameters(), lr=0.5, **options)
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:  # of a single word
+            parameter.grad = torch.zeros_like(parameter)
+            parameter.grad[int(words_of(model)[-1])] = 1
     optimizer.step()
 
 
-CHANGES = {
-    "an optimizer's step": step,
-    "in place": lambda model: next(iter(model.gile.label_parameters())).mul_(-3),
+OPTIMIZERS = {
+    f"{make.__name__}, {kind}": partial(train_step, make=make, foreach=kind == "foreach", fused=kind == "fused")
+    for make in (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD)
+    for kind in ("plain", "foreach", "fused")
+}
+
+
+def assign(model):
+    model.load_state_dict(
+        {name: weight + 0.5 for name, weight in model.state_dict().items() if "ids" not in name}, False
+    )
+
+
+CHANGES = OPTIMIZERS | {
+    "in place": lambda model: model.gile.label_parameters()[0].mul_(-3),
+    "a copy": lambda model: model.gile.label_parameters()[0].copy_(torch.ones(())),
     "another tensor": lambda model: setattr(weight := model.gile.label_parameters()[0], "data", 0.5 - weight.data),
+    "in place through data": lambda model: model.gile.label_parameters()[0].data.add_(0.5),
+    "load_state_dict": assign,
+    "another type": lambda model: model.double(),
+    "another type and back": lambda model: model.bfloat16().float(),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_tensor_versions_reveal_ordinary_changes(make_model, monkeypatch, change):
+def test_changes_of_weights_are_noticed_without_reading_them_all(make_model, monkeypatch, change):
     model, _ = make_model()
-    monkeypatch.setattr(stored_labels_gile, "_hash", None)  # no weights are read
+    monkeypatch.setattr(stored_labels_gile, "_SAMPLED", 1)
+    monkeypatch.setattr(stored_labels_gile, "_hash", None)
     with torch.no_grad():
-        with without_reading_weights(model.parameters()):
-            cached = model.project_stored_labels()
-        with without_reading_weights(model.parameters()):
-            assert model.project_stored_labels() is cached
+        cached = model.project_stored_labels()
+        assert model.project_stored_labels() is cached
         change(model)
         fresh = model.gile.project_labels(**model.stored_inputs())
-        with without_reading_weights(model.parameters()):
-            torch.testing.assert_close(model.project_stored_labels(), fresh)
-        assert not torch.allclose(cached, fresh)
+        assert torch.equal(model.project_stored_labels(), fresh)
+        assert not torch.equal(cached, fresh)
+
+
+def test_clearing_the_cache_shows_a_single_changed_number(make_model):
+    model, processor = make_model()
+    pipe = LabelScoringPipeline(model=model, processor=processor)
+    pipe(TEXT, candidate_labels=["heart", "milk"])
+    hash_before = fingerprint(model)
+    weight = model.gile.get_input_embeddings().weight
+    weight.data[processor.tokenizer.convert_tokens_to_ids("milk"), 1] += 100
+    model.stored_labels.clear_cache()
+    assert fingerprint(model) != hash_before
+    expected = LabelScoringPipeline(model=model, processor=processor)(TEXT, candidate_labels=["heart", "milk"])
+    assert pipe(TEXT, candidate_labels=["heart", "milk"]) == expected
+    with torch.no_grad():
+        fresh = model.gile.project_labels(**model.stored_inputs())
+        assert torch.equal(model.project_stored_labels(), fresh)

@@ -239,7 +239,7 @@ def _store(model: GileForSequenceClassification, head: Head, e: Tensor) -> None:
     def project_labels() -> Tensor:  # their vectors are unchanged: the encoder is frozen
         return gile.project_labels(label_embeds=e, label_rows=gile.label_rows())
 
-    model.stored_labels.get_or_compute(("codes", None), model.label_input_ids, gile.label_state, project_labels)
+    model.stored_labels.get_or_compute(("codes", None), gile.label_state(), project_labels)
 
 
 def _set_output_layer(model: GileForSequenceClassification, **fields: Any) -> None:
