@@ -29,26 +29,6 @@ def test_the_loss_equals_a_hand_written_formula(predict):
     torch.testing.assert_close(loss, expected)
 
 
-def test_inference_does_not_depend_on_other_texts_in_the_batch(predict):
-    words, start = torch.tensor([[3, 0], [9, 8]]), torch.zeros(2, D)
-    together = predict.infer(start, words)
-    torch.testing.assert_close(predict.infer(start[:1], words[:1]), together[:1])
-    assert (together[0] @ predict.context.weight[3]).item() > 0
-    with torch.inference_mode():
-        torch.testing.assert_close(predict.infer(start.clone(), words), together)
-
-
-def test_padding_and_empty_texts_are_ignored(predict):
-    vectors = torch.randn(2, D, requires_grad=True)
-    loss = predict(vectors, torch.zeros(2, 3, dtype=torch.long))
-    assert loss == 0
-    loss.backward()
-    loss = predict(vectors, torch.tensor([[5, 0, 0], [0, 0, 0]]))
-    (gradient,) = torch.autograd.grad(loss, [vectors])
-    assert gradient[0].any()
-    assert not gradient[1].any()
-
-
 @pytest.fixture
 def make(tokenizer, label_set):
     def make_baseline(kind, **fields):
@@ -99,15 +79,3 @@ def test_vectors_of_unseen_labels_are_inferred(make):
         inferred = model(**words).logits
     assert torch.equal(average[:, :4], inferred[:, :4])
     assert not torch.equal(average[:, 4], inferred[:, 4])
-
-
-@pytest.mark.parametrize(
-    ("kind", "fields", "message"),
-    [
-        (LearnedLabels, {"output_layer": "linear"}, "learned label vectors need label_encoder_type 'mean'"),
-        (AiTextML, {"text_encoder_type": "wan", "hidden_size": 11}, "vectors of equal size, got 11, 7 and 7"),
-    ],
-)
-def test_incompatible_baseline_options_are_refused(make, kind, fields, message):
-    with pytest.raises(ValueError, match=message):
-        make(kind, **fields)

@@ -1,7 +1,5 @@
 """Low-rank adapters in the pretrained encoder: trained, saved, resumed, merged."""
 
-import sys
-
 import pytest
 import torch
 from datasets import Dataset
@@ -88,12 +86,3 @@ def test_unsupported_adapters_are_refused(make, make_model, save_text_encoder):
     frozen = model_from_text_encoder(save_text_encoder(), freeze_text_encoder=True)
     with pytest.raises(ValueError, match="freeze_text_encoder freezes the whole encoder"):
         add_lora(frozen)
-
-
-def test_without_peft_the_error_names_the_extra(make_model, monkeypatch):
-    monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(
-        ImportError,
-        match=r"LoRA needs the `train` extra: pip install 'hf-gile\[train\]', or in a clone: .* -e '\.\[train\]' \(",
-    ):
-        add_lora(make_model()[0])

@@ -5,7 +5,6 @@ import hashlib
 import json
 import random
 import sys
-from pathlib import Path
 
 import models_to_try
 import pytest
@@ -89,14 +88,6 @@ def test_a_model_has_16_bits_in_the_file_a_card_and_sums_and_can_be_uploaded(mak
         digest, name = line.split("  ")
         assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
     assert push_folder(folder, "somebody/gile-gnd-en", dry_run=True).left_out == ["SHA256SUMS"]
-
-
-def test_a_limit_takes_the_first_records_and_their_labels(data):
-    source = models_to_try.write_tables("gnd_en", data, data / "cut", limit=2)
-    files = [*source.train_files, *source.test_files, source.label_file]
-    train, test, labels = [list(map(json.loads, Path(file).read_text().splitlines())) for file in files]
-    assert [row["id"] for row in train] == ["train0", "train1"]
-    assert {row["id"] for row in labels} == {label for row in (*train, *test) for label in row["subjects"]}
 
 
 def test_the_general_scorer_is_stored_with_its_card_and_scores_as_before(tmp_path, monkeypatch, save_text_encoder):

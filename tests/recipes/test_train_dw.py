@@ -79,15 +79,6 @@ def test_two_languages_are_trained_together_and_reported_separately(run):
     assert model.eval()(**inputs).logits.argmax() == 7
 
 
-def test_a_small_joint_space_by_the_equation_gets_a_hint(data, run_recipe):
-    words = settings(data, "--units", "gile", "--num_train_epochs", "1", "--save_models", "false")
-    for flag in ("--joint_size", "--hidden_size"):
-        del words[words.index(flag) : words.index(flag) + 2]
-    done = run_recipe("train_dw", words, data)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "joint size 7\n  Eq. 19 gives few labels a small joint space: --joint_size sets its size" in done.stdout
-
-
 @pytest.mark.slow
 def test_a_low_resource_run_on_a_single_language_measures_unseen_labels(run):
     arguments = ["--languages", "german", "--text_encoder_type", "nn", "--percent", "50", "--held_out", "0.4"]

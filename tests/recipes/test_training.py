@@ -107,7 +107,6 @@ def test_a_wrong_flag_is_named_without_its_secret(parse, capsys):
     [
         ("data: there\nlerning_rate: 1\n", "unknown setting 'lerning_rate'; did you mean --learning_rate"),
         ("data: there\nshare: much\n", "share: could not convert string to float: 'much'"),
-        ("- data\n", "must contain settings as `name: value`, got ['data']"),
         ("- hub_token: engine\n", "got [{'hub_token': <secret>}]"),
         ("units: gile", "the following arguments are required: --data"),
     ],

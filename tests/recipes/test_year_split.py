@@ -76,18 +76,9 @@ def test_documents_between_the_years_are_in_no_part():
     [
         ({"test_from": 2004}, "must come after training years, got train_until=2004, test_from=2004"),
         ({"validation": 1.0}, r"a fraction \(a float\) below 1, or a number below the 892 documents .*, got 1.0"),
-        ({"validation": float("nan")}, "got nan"),
         ({"train_until": 1998}, "no documents for training, until 1998: all 2,003 are from 1999 to 2016"),
     ],
 )
 def test_invalid_years_and_sizes_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         year_split(dated_records(), **options)
-
-
-def test_a_collection_without_years_is_refused():
-    records = [record | {"year": None} for record in dated_records(11)]
-    with pytest.raises(ValueError, match="no documents for training, until 2004: all 11 have no year"):
-        year_split(records)
-    with pytest.raises(ValueError, match=r"all 0 have no year"):
-        year_split([])
