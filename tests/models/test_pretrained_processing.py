@@ -116,15 +116,6 @@ def test_a_saved_processor_gives_the_same_tokens(tmp_path, pieces, kind):
     assert reloaded(**texts) == processor(**texts)
 
 
-def test_all_languages_share_a_tokenizer(pieces):
-    processor = GileProcessor(pieces, languages=["english", "german"])
-    monolingual = GileProcessor(pieces)
-    texts = ["milk", "iron"]
-    assert processor(texts, language=["german", "english"])["input_ids"] == monolingual(texts)["input_ids"]
-    with pytest.raises(ValueError, match="has the languages english, german: pass the language"):
-        processor(texts)
-
-
 def test_a_tokenizer_may_have_fewer_tokens_than_the_encoder_but_not_more(pieces):
     GileProcessor.for_config(pieces, config_of(vocab_size=len(VOCABULARY) + 7))
     with pytest.raises(ValueError, match=r"has vocab_size=19, but the model needs vocab_size=17: .*pretrained encoder"):
@@ -163,15 +154,6 @@ def test_every_text_label_and_window_starts_with_its_prompt(pieces):
             [CLS, *ids("iron", ":", "blood", "was", "fail"), SEP],
             [CLS, *ids("iron", ":", "##ing", "."), SEP],
         ]
-    ]
-
-
-def test_prompt_words_do_not_make_an_empty_text_known(pieces):
-    processor = GileProcessor.for_config(pieces, config_of(), text_prompt="iron: ")
-    assert [processor.knows(document) for document in processor(["iron", "", "zebrafish"])["input_ids"]] == [
-        True,
-        False,
-        False,
     ]
 
 
