@@ -184,15 +184,3 @@ def test_languages_keep_a_non_alphabetical_order_when_saved(tmp_path):
         assert loaded(**inputs).logits[0].isfinite().tolist() == is_candidate
     with pytest.raises(ValueError, match="have the languages english, german in this order; group them by language"):
         model.set_labels(LABELS, processor)
-
-
-def test_labels_without_a_language_need_label_input_ids(make):
-    model, processor = make()
-    labels = LabelSet([Label("1", "gift"), Label("2", "milk")])
-    with pytest.raises(ValueError, match=r"of labels \(label_language=..., or Label"):
-        model.set_labels(labels, processor)
-    words = processor(label_text=labels.texts, label_language="english", return_tensors="pt")["label_input_ids"]
-    model.set_labels(labels, processor, words)  # which apply to all languages
-    assert model(**of(processor, "german")).logits.isfinite().all()
-    with pytest.raises(ValueError, match="in the order of this model, english, german"):
-        model.set_labels(LabelSet([Label("1", "gift", language="french")]), processor)

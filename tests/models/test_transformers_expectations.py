@@ -136,25 +136,6 @@ def exported(module, inputs):
     return torch.export.export(module, arguments, dynamic_shapes=(sizes, sizes)).module()
 
 
-@pytest.mark.parametrize(
-    ("part", "kind", "fields"),
-    [
-        pytest.param(Scores, "transformer", {}, id="transformer", marks=pytest.mark.slow),
-        pytest.param(Scores, "wan", {"bag_size": 5, "cosine_score": True}, id="bag", marks=pytest.mark.slow),
-        pytest.param(TextTower, "han", {}, id="text tower", marks=pytest.mark.slow),
-    ],
-)
-def test_exported_programs_equal_the_models_at_any_size(make, part, kind, fields):
-    model = make(kind, **fields)
-    with torch.inference_mode():
-        model(**documents(kind))  # and cache the label codes
-    program, module = exported(part(model), documents(kind)), part(model)
-    for sizes in ((2, 3, 7), (5, 1, 4)):
-        inputs = tuple(documents(kind, *sizes).values())
-        with torch.no_grad():
-            torch.testing.assert_close(program(*inputs), module(*inputs), rtol=1e-5, atol=1e-6)
-
-
 def test_exporting_requires_computed_label_codes(make):
     with pytest.raises(
         ValueError, match=r"call it once, in evaluation mode and without gradients, before torch\.export"
@@ -178,29 +159,6 @@ def test_compiled_towers_are_a_single_graph_at_any_size(make, kind):
             inputs = tuple(documents(kind, *sizes).values())
             torch.testing.assert_close(compiled(*inputs), tower(*inputs), rtol=1e-5, atol=1e-6)
     assert len(graphs) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::UserWarning")  # from code that dynamo traces
-@pytest.mark.parametrize(("kind", "is_training"), [("wan", False), ("transformer", True)])
-def test_compiled_models_are_traced_once(make, kind, is_training):
-    torch.compiler.reset()
-    model, inputs = make(kind).train(is_training), documents(kind)
-    labels = {"labels": torch.tensor([[0, 1], [2, -100], [1, -100]])} if is_training else {}
-    graphs = []
-
-    def count(graph, inputs):
-        graphs.append(graph)
-        return graph
-
-    compiled, counts = torch.compile(model, backend=count, dynamic=True), []
-    with torch.set_grad_enabled(is_training):
-        for _ in range(4):
-            output = compiled(**inputs, **labels)
-            if is_training:
-                output.loss.backward()
-            counts.append(len(graphs))
-    assert counts[1] == counts[-1]  # the second step accumulates gradients
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # required by peft
