@@ -110,15 +110,6 @@ def test_the_word_with_the_highest_weight_has_full_colour():
     assert page.texts("small") == ["93.0%", "52.5%", "80%", "20%"]
 
 
-def test_correct_and_missed_labels_are_marked():
-    page = Page(heat_map(RECORD))
-    rows = [(attrs.get("class"), tag) for tag, attrs, _ in page.elements if tag == "li"]
-    assert rows == [("hit", "li"), (None, "li")]
-    assert page.texts("p", "class") == ["Missed: "]
-    assert page.texts("span", "dir") == ["Milk, Human", "Infant", "Iron"]
-    assert "Missed" not in heat_map(RECORD | {"gold_tags": []})
-
-
 def test_records_are_escaped_in_html():
     attack = "<script>alert('{0}')</script>\"&"
     record = {

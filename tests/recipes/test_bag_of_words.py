@@ -34,15 +34,6 @@ def test_tfidf_equals_scikit_learn():
     assert np.allclose(model.scores(documents[:1])[0], expected, atol=1e-5)
 
 
-def test_the_vocabulary_share_takes_the_most_frequent_words():
-    documents = [[4, 4, 4, 2], [2, 2, 7], [9, 1]]
-    assert fit(documents, [[0], [0], []], 13, 1).words.tolist() == [1, 2, 4, 7, 9]
-    assert fit(documents, [[0], [0], []], 13, 1, share_of_words=0.4).words.tolist() == [2, 4]
-    model = fit(documents, [[0], [0], []], 13, 1, share_of_words=0.01)
-    assert model.words.tolist() == [2]  # the first of equally frequent words
-    assert np.array_equal(model.scores([[4, 4, 1], []])[0], model.scores([[]])[0])
-
-
 def test_the_recipe_prints_a_line_for_each_vocabulary(tmp_path, monkeypatch, capsys):
     for seed, split in enumerate(("train", "dev", "test")):
         documents, labels = corpus(seed)

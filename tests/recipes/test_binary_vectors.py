@@ -29,12 +29,6 @@ def test_words_and_vectors_are_read(load, data):
     assert load(data, max_words=2).words == WORDS[:2]
 
 
-def test_many_rows_keep_their_order(load):
-    numbers = np.random.default_rng(0).normal(size=(2503, 211)).astype(np.float32)
-    rows = [b"word%d " % row + vector.tobytes() for row, vector in enumerate(numbers)]
-    assert np.array_equal(load(b"2503 211\n" + b"".join(rows)).vectors, numbers)
-
-
 @pytest.mark.parametrize(
     ("data", "message"),
     [

@@ -65,16 +65,6 @@ def test_json_lines_give_the_same_records_as_json(records_of):
     assert records_of(gzip.compress(document().encode()), name="a.json.gz") == expected
 
 
-def test_skip_mode_keeps_records_before_an_invalid_byte(records_of, monkeypatch):
-    monkeypatch.setattr(json_text, "_CHUNK", 7)
-    content = document(ensure_ascii=False).encode().replace(b'"pmid": "11"', b'"pmid": "11\xdf"')
-    report = ReadReport(on_error="skip")
-    assert [record["pmid"] for record in records_of(content, report)] == ["3", "5", "7"]
-    (problem,) = report.examples["damaged file"]
-    assert "damaged after 3 records: b'\\xdf" in problem
-    assert 'is not utf-8: pass the encoding of the file, such as encoding="windows-1252"' in problem
-
-
 MALFORMED = {
     "no pmid": ({key: RECORD[key] for key in RECORD if key != "pmid"}, "a record needs pmid, got the keys"),
     "text for headings": (RECORD | {"meshMajor": "Mice"}, "meshMajor must be a list of text, got 'Mice'"),

@@ -70,15 +70,6 @@ def test_joint_word_ids_stand_for_the_same_words(write):
             assert [joint.label_set.ids[column] for column in after["labels"]] == ids
 
 
-def test_joint_vectors_follow_a_padding_row_and_a_mean_row(write):
-    joint = load_dw(write(), word_vectors=VECTORS).joint()
-    assert joint.vectors.dtype == np.float32
-    assert np.array_equal(joint.vectors[0], np.zeros(3))
-    assert np.allclose(joint.vectors[1], joint.vectors[2:].mean(0))
-    assert np.array_equal(joint.vectors[2:9], VECTORS["english"].vectors)
-    assert np.array_equal(joint.vectors[9:], VECTORS["german"].vectors)
-
-
 def test_empty_sentences_and_repeated_labels_are_left_out(write):
     documents = load_dw(write(X_ids=[[[], [3]], [[4], []]], Y_ids=[[2, 0, 2], []])).documents["english"]["train"]
     assert rows(documents) == [[[[3]], [2, 0]], [[[4]], []]]
@@ -102,17 +93,6 @@ def test_malformed_documents_are_refused_by_number_or_skipped(write, changes, me
     assert len(corpus.documents["english"]["dev"]) == 1
     assert report.left_out == {"malformed document": 1}
     assert (report.records, report.files) == (8, 6)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"X_ids": [[[0]]]}, "1 X_ids, but 2 Y_ids"),
-    ],
-)
-def test_malformed_files_are_refused(write, changes, message):
-    with pytest.raises(ValueError, match=rf"test/english\.json: {message}"):
-        load_dw(write("english", "test", **changes))
 
 
 def test_missing_and_damaged_files_are_named(write, tmp_path):

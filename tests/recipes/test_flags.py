@@ -11,7 +11,6 @@ import train_table
 import train_units
 from transformers import TrainingArguments
 
-from hf_gile import GileConfig
 from hf_gile_cli.flag_names import unknown_flag
 from hf_gile_cli.flags import FlagParser, parse_settings
 
@@ -72,20 +71,6 @@ def test_help_has_a_line_per_setting_and_fits_on_two_screens(module, columns, mo
     assert len(lines) < 125
     assert all(len(line) <= min(columns, 120) for line in lines)
     assert any(line.startswith("  --overwrite_output_dir  ") for line in lines)  # takes no value
-
-
-def test_settings_take_types_defaults_and_help_from_configuration_fields(parse):
-    declared = train_units.Recipe.__dataclass_fields__
-    assert (declared["joint_size"].type, declared["joint_size"].default) == (int, GileConfig().joint_size)
-    assert declared["word_dropout"].type is float
-    assert declared["pooling"].metadata["choices"] == ("attention", "mean", "sum", "cls")
-    actions = FlagParser(train_units.Recipe)._actions
-    assert all(action.help for action in actions)
-    assert declared["joint_size"].metadata["help"].startswith("Size J of the joint space")
-    recipe, _ = parse("--label_rows", "--word_dropout", "0.25", "--pooling", "sum", recipe=train_units.Recipe)
-    assert (recipe.label_rows, recipe.word_dropout, recipe.pooling, recipe.max_words) == (True, 0.25, "sum", None)
-    with pytest.raises(SystemExit):
-        parse("--pooling", "men", recipe=train_units.Recipe)
 
 
 WRONG = [

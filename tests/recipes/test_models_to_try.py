@@ -104,13 +104,3 @@ def test_the_general_scorer_is_stored_with_its_card_and_scores_as_before(tmp_pat
     with torch.no_grad():
         before = scorer(**processor(texts[:1], return_tensors="pt")).logits
     assert torch.allclose(logits(folder, texts[0]), before, atol=0.05)
-
-
-def test_bad_arguments_are_refused_before_training(data, monkeypatch, capsys):
-    for given, problem in ({"--output_dir": data}, "a new folder"), ({"--data": data / "none"}, "No such file"):
-        flags = {"--data": data, "--output_dir": data / "out", **given}
-        words = [str(word) for pair in flags.items() for word in pair]
-        monkeypatch.setattr(sys, "argv", ["models_to_try.py", "gnd_en", *words])
-        with pytest.raises(SystemExit):
-            models_to_try.main()
-        assert problem in capsys.readouterr().err

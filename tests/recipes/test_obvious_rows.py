@@ -109,20 +109,3 @@ def test_neighbours_replace_an_svm_that_would_take_minutes(tmp_path, monkeypatch
     expected = [sum(cosines[row] ** 2 for row in near if name in GOLD[row]) for name in WORDS]
     scores = obvious_rows.neighbours(words, study.described)(words.documents["test"])[0]
     np.testing.assert_allclose(scores, np.array(expected) / (cosines[near] ** 2).sum())
-
-
-@pytest.mark.parametrize(
-    ("limits", "names", "message"),
-    [
-        ({"MAX_DOCUMENTS": 11}, [], "TF-IDF baselines left out: 12 documents take more than a minute"),
-        ({"MAX_CELLS": 1, "MAX_PRODUCTS": 1}, [], "scikit-learn baselines, in the table below: none within a minute"),
-    ],
-)
-def test_skipped_slow_baselines_are_reported(tmp_path, monkeypatch, limits, names, message):
-    lines = []
-    for name, value in limits.items():
-        monkeypatch.setattr(obvious_rows, name, value)
-    test = documents(["a zebra"], [["zebra"]])
-    study = study_of(tmp_path, test, labels=[Label("zebra", "Zebra")], lines=lines)
-    assert list(obvious_rows.obvious_rows(study, ())) == names
-    assert lines[-1] == message

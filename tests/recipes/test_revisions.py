@@ -89,15 +89,6 @@ def test_ambiguous_xml_is_left_to_the_parser(scanned, content):
     assert scanned(content) == ([5], [1], [])
 
 
-def test_non_numeric_pmids_keep_their_position(scanned):
-    for pmid in ("", "x5", "0", "05", "123456789", "५"):
-        assert scanned(document(citation(3), citation(pmid), citation(7))) == ([3, 0, 7], [1, 1, 1], [])
-    bare = "<PubmedArticle><MedlineCitation/></PubmedArticle>"
-    assert scanned(document(citation(3), "<PubmedArticle/>", bare, citation(7)))[0] == [3, 0, 0, 7]
-    outside = "<PubmedArticle><MedlineCitation /><PMID>5</PMID></PubmedArticle>"
-    assert scanned(document(citation(3), outside))[0] == [3, 0]
-
-
 def test_damaged_files_report_the_readable_citations(scanned):
     random_pmids = [random.Random(i).randrange(1, 10**8) for i in range(1009)]
     packed = gzip.compress(document(*map(citation, random_pmids)).encode())

@@ -202,18 +202,3 @@ def test_a_compressed_pickle_that_expands_too_much_is_refused(tmp_path, monkeypa
     with pytest.raises(ValueError, match=r"vectors\.pkl\.gz: .*if you trust it, decompress it \(gunzip\)"):
         load_pickle(tmp_path / "vectors.pkl.gz")
     assert len(load_pickle(tmp_path / "vectors.pkl")) == 5 << 10
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"", "empty file"),
-        (b"the 0.1 0.2\n", "expected a pickle"),
-        (b"Pthe\n.", "persistent"),
-        (gzip.compress(pickle.dumps([1]))[:-9], "damaged compressed file"),
-    ],
-    ids=["empty", "text", "persistent", "cut"],
-)
-def test_files_of_another_format_are_refused(load, data, message):
-    with pytest.raises(ValueError, match=rf"vectors\.pkl: {message}|vectors\.pkl: expected .*{message}"):
-        load(data)

@@ -109,16 +109,6 @@ def test_an_annif_corpus_and_vocabulary_are_trained_on(tmp_path, run):
     assert results["auto"]["test"]["test_seen_average_precision"] > 0.9
 
 
-def test_unknown_labels_prompt_for_a_separator(tmp_path, run):
-    tags = [["milk"], ["iron", "milk"], ["heart", "milk"]] * 20
-    rows = [{"key": row, "title": "a", "body": f"a {row}", "tags": names} for row, names in enumerate(tags)]
-    write_csv(tmp_path / "notes.csv", rows)
-    (tmp_path / "labels.csv").write_text("id,name\nmilk,Milk\n")
-    columns = ["--text", "body", "--labels", "tags"]
-    done, _ = run("--train_files", "notes.csv", *columns, "--label_file", "labels.csv")
-    assert re.search(r"cells such as '\w+; milk' look like several labels, .*: pass --separator ';', or", done.stderr)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

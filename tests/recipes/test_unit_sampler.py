@@ -33,10 +33,10 @@ def test_the_sampled_loss_is_unbiased(per_document, frequencies, weighted):
     full = loss(logits, LABELS, weights=torch.tensor(label_weights))
     options = {"per_document": per_document, "frequencies": frequencies, "label_weights": label_weights}
     sampler = UnitSampler(L, num_negatives=13, **options)
-    estimates = [loss(logits, LABELS, *sampler(GOLD, key)) for key in range(1000)]
+    estimates = [loss(logits, LABELS, *sampler(GOLD, key)) for key in range(250)]
     error = np.std(estimates) / len(estimates) ** 0.5
     assert abs(np.mean(estimates) - full) < 4 * error
-    assert error < 0.035 * full
+    assert error < 0.07 * full
 
 
 def test_per_document_samples_differ_between_documents():

@@ -1,9 +1,7 @@
 """Extreme classification data: every file layout gives the same documents, labels and excluded pairs."""
 
 import gzip
-import io
 import json
-from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -79,11 +77,6 @@ def forms():
     uid, row = "B{}", "{}"
     return {
         "json": ({"trn.json": json_lines(TRAIN), "tst.json": json_lines(TEST), "lbl.json": labels} | FILTERS, uid),
-        "json and label texts": (
-            {"raw/trn.json.gz": json_lines(TRAIN), "raw/tst.json": json_lines(TEST), "raw/Yf.txt": lines(LABELS)}
-            | FILTERS,
-            uid,
-        ),
         "texts": (texts | golds | {"Y.txt": lines(LABELS), "Yf.txt": "no labels"} | FILTERS, row),
         "texts of Windows": (
             {name: content.replace("\n", "\r\n") for name, content in (texts | golds).items()}
@@ -141,21 +134,6 @@ def test_every_file_layout_gives_the_same_data(write, load, form):
     assert report.homonyms == 2
 
 
-def test_titles_and_contents_become_texts_label_names_and_descriptions(write, load):
-    folder = write(
-        {
-            "trn.json": '{"uid": 7, "title": " Trap ", "content": "For mice.", "target_ind": [1, 0, 1]}\n',
-            "lbl.json": '{"title": "Cheese", "content": "Old."}\n{"title": null, "content": "A long text."}\n',
-        }
-    )
-    corpus = load(folder, ["train"])
-    assert list(corpus.documents) == ["train"]
-    assert list(corpus.documents["train"]) == [
-        {"id": "7", "text": "Trap\nFor mice.", "labels": ["1", "0"], "excluded": []}
-    ]
-    assert corpus.label_set.texts == ["Cheese: Old.", "A long text."]
-
-
 def test_another_encoding_is_read_and_a_wrong_encoding_named(write, load):
     contents = forms()["texts"][0] | {
         "trn_X.txt": lines(text for text, _ in TRAIN).replace("\u2028", " ").encode("latin-1")
@@ -201,35 +179,6 @@ def test_malformed_lines_and_differing_sizes_are_named_or_skipped(write, load, f
     assert {"malformed document", "malformed label", "malformed pair", "damaged file"} & set(report.left_out)
 
 
-def saved(array, **changes):
-    """Returns the bytes of a matrix, with changes to its arrays."""
-    from scipy import sparse
-
-    sink = io.BytesIO()
-    sparse.save_npz(sink, array)
-    arrays = dict(np.load(io.BytesIO(sink.getvalue()))) | changes
-    sink = io.BytesIO()
-    np.savez(sink, **arrays)
-    return sink.getvalue()
-
-
-@lru_cache
-def broken_matrices():
-    valid = matrix(TRAIN)
-    return {
-        "a sparse matrix by rows, .*got .*csc.*tocsr": saved(valid.tocsc()),
-        r"arrays of the sparse matrix do not match": saved(valid, indices=np.array([0, 1, 2, 3, 4, 5])),
-        " has labels for more": saved(matrix([*TRAIN, TRAIN[0]])),
-    }
-
-
-@pytest.mark.parametrize("message", broken_matrices())
-def test_broken_matrices_are_named(write, load, message):
-    contents = forms()["matrices"][0] | {"Y.trn.npz": broken_matrices()[message]}
-    with pytest.raises(ValueError, match=rf"Y\.trn\.npz.*{message}|{message}.*Y\.trn\.npz"):
-        load(write(contents))
-
-
 def test_filtered_pairs_are_not_labels(write, load):
     texts = {"trn_X.txt": "x\ny\nz\n", "Y.txt": "Mice\nRats\n", "trn_X_Y.txt": "3 2\n0:1 1:1\n0:1\n0:1\n"}
     report = ReadReport()
@@ -265,12 +214,3 @@ def test_missing_files_and_bags_of_words_are_refused(write, load):
         load(folder)
     with pytest.raises(ValueError, match=r"splits are 'train' and 'test', got \["):
         load(folder, ["dev"])
-
-
-def test_the_cache_notices_changed_labels_and_filters(write, load):
-    contents = forms()["texts"][0]
-    assert load(write(contents)).documents["test"]["labels"] == [["0"], ["1", "2"]]
-    assert load(write({"tst_X_Y.txt": "2 5\n4:1\n1:1 2:1\n"})).documents["test"]["labels"] == [["4"], ["1", "2"]]
-    assert load(write({"filter_labels_test.txt": "0 1\n1 3\n"})).documents["test"]["excluded"] == [["1"], ["3"]]
-    (write({}) / "filter_labels_test.txt").unlink()
-    assert load(write({})).documents["test"]["excluded"] == [[], []]

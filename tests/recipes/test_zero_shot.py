@@ -11,8 +11,8 @@ from hf_gile.data import held_out_labels
 def all_records(request):
     """Returns records, as a list or a dataset."""
     if request.param == "list":
-        return make_records()
-    dataset = pytest.importorskip("datasets").Dataset.from_list(make_records())
+        return make_records(701)
+    dataset = pytest.importorskip("datasets").Dataset.from_list(make_records(701))
     return dataset.shuffle(seed=0)
 
 
