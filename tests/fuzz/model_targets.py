@@ -324,7 +324,7 @@ def _load_index(case: tuple[str, bytes | None]) -> None:
         _put(folder / case[0], (_saved_index() / case[0]).read_bytes())
 
 
-_SECTION = "Labels and models"
+_SECTION = "Labels, models and metrics"
 _label_lists = st.lists(_labels, min_size=1, max_size=4, unique_by=(lambda x: x.id, lambda x: x.text))
 _label_cases = st.tuples(mostly(_label_lists), st.lists(_operation, max_size=4))
 _model_files = st.deferred(
