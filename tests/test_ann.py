@@ -1,5 +1,3 @@
-import builtins
-import json
 from copy import deepcopy
 
 import pytest
@@ -7,7 +5,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from hf_gile import GileProcessor, Label, LabelSet, ann, build_tokenizer
+from hf_gile import GileProcessor, Label, LabelSet, build_tokenizer
 from hf_gile.ann import SEARCH_FILE, ApproximateSearch, recall
 from hf_gile.label_index import LabelIndex
 from hf_gile.models import GileConfig, GileModel
@@ -158,23 +156,6 @@ def test_a_damaged_search_is_refused(tmp_path, made, built):
             ApproximateSearch.load(folder, built)
 
 
-def test_a_search_saved_by_newer_code_is_refused(tmp_path, built):
-    built.search.save(tmp_path, built)
-    file = tmp_path / SEARCH_FILE
-    with safe_open(file, framework="pt") as opened:
-        head = json.loads(opened.metadata()["search"])
-    save_file(load_file(file), file, metadata={"search": json.dumps(head | {"format_version": 2})})
-    with pytest.raises(ValueError, match="has format_version 2, this code reads 1"):
-        ApproximateSearch.load(tmp_path, built)
-
-
-def test_sixteen_bit_codes_can_be_searched(made, built):
-    index = LabelIndex(built.label_set, built.codes.half(), 0.25, None, "of no model")
-    index.search = ApproximateSearch.build(index, made[2], size=32)
-    read_everything(index)
-    assert_exact(index, made[2])
-
-
 @pytest.mark.parametrize("count", [1, 45])
 def test_a_small_label_set_can_be_searched(made, built, count, capfd):
     index = LabelIndex(built.label_set[:count], built.codes[:count], 0.0, None, "of no model")
@@ -183,58 +164,3 @@ def test_a_small_label_set_can_be_searched(made, built, count, capfd):
     assert found.columns.shape == (300, count)
     assert_exact(index, made[2])
     assert capfd.readouterr().err == ""  # faiss warns there of too few labels for its lists
-
-
-def test_the_requested_number_of_labels_is_returned(made, built):
-    built.search.probes = 1
-    found = built.top_k(made[2], 1000, approximate=True)
-    exact = built.top_k(made[2], 1000)
-    assert (built.search.candidates(made[2], 1000) < 0).any(-1).all()
-    torch.testing.assert_close(found, exact)
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (lambda codes: codes[:, 1:], r"must have shape \(N, 53\)"),
-        (lambda codes: codes[:31], "with N at least size, got .* for size 32"),
-        (lambda codes: codes * torch.nan, "contain NaN or infinity"),
-        (lambda codes: codes * 0, "all zero"),
-    ],
-)
-def test_invalid_text_codes_are_refused(made, built, spoil, message):
-    with pytest.raises(ValueError, match=message):
-        ApproximateSearch.build(built, spoil(made[2]), size=32)
-
-
-def test_a_search_reads_more_lists_until_it_finds_most_labels(monkeypatch):
-    generator = torch.Generator().manual_seed(0)
-    codes, text_codes = torch.randn(4000, 48, generator=generator), torch.randn(300, 48, generator=generator)
-    index = LabelIndex(LabelSet.from_names(map(str, range(4000))), codes, 0.0, None, "of no model")
-    found = []
-    for least in (0.0, 0.95):
-        monkeypatch.setattr(ann, "_RECALL", least)
-        index.search = ApproximateSearch.build(index, text_codes[:200])
-        found.append((index.search.probes, recall(index, text_codes[200:], 10)))
-    (few, low), (many, high) = found
-    assert few == 40 < many <= 2 * 100
-    assert low < 0.93 < high
-
-
-def test_zero_probes_are_refused(made, built):
-    built.search.probes = 0
-    with pytest.raises(ValueError, match="must be at least 1"):
-        built.top_k(made[2], 3, approximate=True)
-
-
-def test_without_faiss_the_error_names_the_extra(made, built, monkeypatch):
-    original = builtins.__import__
-
-    def without_faiss(name, *args, **kwargs):
-        if name == "faiss":
-            raise ImportError(name)
-        return original(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without_faiss)
-    with pytest.raises(ImportError, match=r"pip install 'hf-gile\[serve\]'"):
-        ApproximateSearch.build(built, made[2])

@@ -1,6 +1,5 @@
 """benchmarks/gpu.py runs with tiny models on a CPU, so that it runs on the day that there is a GPU."""
 
-import json
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import gpu  # noqa: E402
-from gpu_sections import SECTIONS, Bench, Section  # noqa: E402
+from gpu_sections import SECTIONS, Bench  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "gpu.json"
 QUICK = {"attention", "search", "texts"}
@@ -31,37 +30,6 @@ def test_each_section_measures_its_rows_on_a_cpu(name, tmp_path):
     assert {row for row, figures in rows.items() if "error" in figures} <= {"flash_attention_2, bf16"}
     assert all(figures.get("equal", True) for figures in rows.values())
     assert gpu.table(rows).count("\n") == len(rows) + 1
-
-
-def fails(bench):
-    bench.write("before", ms=1.5)
-    with bench.row("broken"):
-        raise RuntimeError("out of memory")
-    bench.write("after", ms=2.5)
-
-
-def test_a_row_that_fails_records_its_error_and_the_next_rows_run(tmp_path):
-    fails(Bench("cpu", True, 0, tmp_path / "rows"))
-    rows = gpu.read_rows(tmp_path / "rows")
-    assert list(rows) == ["before", "broken", "after"]
-    assert rows["broken"] == {"error": "RuntimeError: out of memory"}
-
-
-def test_results_are_written_after_each_section_beside_earlier_ones(tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu, "SECTIONS", dict.fromkeys(("first", "second"), Section("Title", "Text.", fails, 60)))
-    path, written = tmp_path / "gpu.json", []
-    path.write_text('{"sections": {"earlier": {}}}')
-    write = gpu.write_json
-    monkeypatch.setattr(gpu, "write_json", lambda *file: (write(*file), written.append(path.read_text())))
-    gpu.main(["--tiny", "--device", "cpu", "--output", str(path), "--commit", "c" * 40])
-    assert [list(json.loads(text)["sections"]) for text in written] == [
-        ["earlier", "first"],
-        ["earlier", "first", "second"],
-    ]
-    section = json.loads(path.read_text())["sections"]["second"]
-    assert section["commit"] == "c" * 40
-    assert section["machine"]["device"] == "cpu"
-    assert list(section["rows"]) == ["before", "broken", "after"]
 
 
 @pytest.mark.parametrize(

@@ -83,12 +83,6 @@ def test_a_page_shows_means_deviations_and_the_order_of_the_paper():
     assert "- Table 9: none: cannot be measured on the data here." in text
 
 
-def test_a_page_says_where_the_order_differs():
-    text = paper_page.page([TINY], records(LINEAR, 50.0, 70.0) | records(JOINT, 51.5, 55.5))
-    assert "the order of the paper in 0 of 1; not in F1 (ahead in the paper, 45.5 and 40.5; here 53.50 and 60" in text
-    assert "within a standard deviation" in text
-
-
 def test_the_results_file_keeps_every_record(tmp_path, monkeypatch):
     monkeypatch.setattr(paper_tables, "RESULTS", tmp_path / "results" / "tables.json")
     (tmp_path / "results").mkdir()

@@ -51,7 +51,6 @@ def test_descriptions_follow_a_tab_or_colon():
 @pytest.mark.parametrize(
     ("options", "text", "typed", "message"),
     [
-        ({}, "a" * (TEXT_LENGTH + 1), "", "20,000 characters each"),
         ({}, "a", "b" * (TEXT_LENGTH + 1), "20,000 characters each"),
         ({}, TEXT, "Iron: Fe\nIron: a metal", "has two descriptions"),
         ({"output_layer": "linear"}, TEXT, "Rats", "linear"),

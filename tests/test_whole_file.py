@@ -1,10 +1,8 @@
 """Files that are written completely or not at all."""
 
 import csv
-import errno
 import os
 import threading
-from contextlib import contextmanager
 
 import pytest
 
@@ -13,17 +11,6 @@ from hf_gile.data import save_labels
 from hf_gile.writing import whole_file
 
 resource = pytest.importorskip("resource")
-
-
-@contextmanager
-def largest_file(size):
-    """Limits the file size of this process, as on a disk that is nearly full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize(
@@ -58,17 +45,6 @@ def test_cells_up_to_the_reading_limit_are_written(tmp_path):
     ):
         save_labels(longer, path)
     assert load_labels(path) == labels
-
-
-def test_a_full_disk_is_reported_and_keeps_the_old_file(tmp_path):
-    path = tmp_path / "labels.jsonl"
-    old = LabelSet.from_names(["Iron"])
-    old.save(path)
-    with largest_file(1000), pytest.raises(OSError, match="File too large") as raised:
-        LabelSet.from_names(map(str, range(1000))).save(path)
-    assert str(raised.value) == f"[Errno {errno.EFBIG}] File too large: '{path}'"
-    assert LabelSet.load(path) == old
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_writing_replaces_a_link_and_keeps_permissions(tmp_path):

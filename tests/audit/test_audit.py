@@ -35,20 +35,6 @@ def test_findings_are_unlikely_assigned_labels_and_likely_missing_labels():
     assert found.expected.tolist() == pytest.approx([1.5, 1.3, 1.0, 0.95])
 
 
-def test_findings_do_not_depend_on_batches():
-    generator = torch.Generator().manual_seed(3)
-    values, gold = torch.rand(30, 7, generator=generator), torch.rand(30, 7, generator=generator) < 0.3
-    found = []
-    for size in (30, 4):
-        auditor = Auditor(7, most=11)
-        for rows in zip(values.split(size), gold.split(size), strict=True):
-            auditor.update(*rows)
-        found.append(auditor.compute())
-    one, other = found
-    assert (one.wrong, one.missing, one.documents()) == (other.wrong, other.missing, other.documents())
-    assert torch.allclose(one.expected, other.expected)
-
-
 @pytest.mark.parametrize(("documents", "expected"), [(1, 1), (50, 25), (2500, 1000)])
 def test_by_default_findings_are_a_twentieth_of_the_headings_up_to_1000(documents, expected):
     auditor, gold = Auditor(num_labels=20), torch.arange(20) < 10
@@ -70,16 +56,6 @@ def test_the_audit_uses_the_same_probabilities_as_the_pipeline(make_model):
         name = names[finding.column]
         assert finding.probability == pytest.approx(scores[finding.document][name], abs=1e-5)
         assert finding.assigned == (name in GOLD[finding.document])
-
-
-def test_unknown_labels_and_missing_documents_are_refused(make_model):
-    model, processor = make_model()
-    with pytest.raises(ValueError, match="no documents to audit"):
-        Auditor(3).compute()
-    with pytest.raises(ValueError, match="no label has the id 'Rats'"):
-        audit(model, processor, TEXTS[:1], [["Rats"]])
-    with pytest.raises(ValueError, match="for each of the 3 texts, got 1"):
-        audit(model, processor, TEXTS, [["Iron"]])
 
 
 def collection(used, expected):

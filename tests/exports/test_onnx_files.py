@@ -13,7 +13,7 @@ def run(path, processor, texts):
     return torch.from_numpy(session.run(None, {"input_ids": words.numpy(), "attention_mask": mask.numpy()})[0])
 
 
-@pytest.fixture(params=["wan", "han", "transformer"])
+@pytest.fixture(params=["han", "transformer"])
 def model(request, make_model, make_pretrained):
     return make_pretrained() if request.param == "transformer" else make_model(request.param)
 

@@ -47,18 +47,6 @@ def test_sentence_transformers_scores_like_the_model(fields, make_pretrained, tm
     assert LabelSet.load(tmp_path / "out" / "labels.jsonl") == model.label_set
 
 
-def test_lexical_terms_are_left_out_only_on_request(make_pretrained, tmp_path):
-    model, processor = make_pretrained(lexical=True, term_weights={"unseen": {"match": 2.0}})
-    with pytest.raises(ValueError, match=r"has lexical terms .*--without-words"):
-        export_sentence_transformers(model, processor, tmp_path / "out")
-    export_sentence_transformers(model, processor, tmp_path / "out", without_words=True)
-    scores = scores_of(tmp_path / "out")
-    words = processor(TEXTS, return_tensors="pt")
-    with torch.no_grad():
-        codes = model.gile.project_texts(words["input_ids"], words["attention_mask"]), model.project_stored_labels()
-        torch.testing.assert_close(scores, model.gile.score(*codes), rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

@@ -1,17 +1,14 @@
 import json
-import os
 import re
-import signal
 import tempfile
 from pathlib import Path
 
 import pytest
 import torch
-from forks import is_killed
 from pyarrow.parquet import read_schema
 
 from hf_gile import Label, LabelIndex, LabelSet
-from hf_gile.exports import export_vectors, vector_files
+from hf_gile.exports import export_vectors
 
 LABELS = LabelSet(
     Label(f"http://x.org/{number}", name, f"it's the {number}. of 'them'")
@@ -90,14 +87,3 @@ def test_unsupported_files_and_too_wide_vectors_are_refused(index, tmp_path):
     with pytest.raises(ValueError, match="has lexical terms"):
         export_vectors(index, tmp_path / "labels.sql")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_next_export_removes_the_temporary_file_of_a_killed_one(index, tmp_path, monkeypatch):
-    path = tmp_path / "labels.sql"
-    with monkeypatch.context() as patch:
-        patch.setattr(vector_files, "_format_row", lambda label, code: os.kill(os.getpid(), signal.SIGKILL))
-        assert is_killed(lambda: export_vectors(index[0], path))
-    (tmp_path / ".labels-1.sql").write_text("mine")
-    assert len(list(tmp_path.iterdir())) == 2
-    export_vectors(index[0], path)
-    assert {file.name for file in tmp_path.iterdir()} == {"labels.sql", ".labels-1.sql"}

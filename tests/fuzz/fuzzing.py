@@ -37,7 +37,7 @@ from hypothesis.strategies import SearchStrategy
 
 sys.path.append(str(Path(__file__).parents[2] / "recipes"))  # for their readers
 
-MODULES = ("reader_targets", "model_targets", "tree_targets")
+MODULES = ("reader_targets", "model_targets")
 """Modules with targets."""
 
 LONGEST_MESSAGE = 2_000
@@ -60,7 +60,6 @@ class Target:
         section: Section of docs/reliability.md that lists it.
         cases: Draws cases.
         attempt: Tries a case.
-        quick: Number of cases in the default tests.
         long: Number of cases in the slow tests.
     """
 
@@ -68,7 +67,6 @@ class Target:
     section: str
     cases: SearchStrategy[Any]
     attempt: Callable[[Any], object]
-    quick: int = 4
     long: int = 100
 
 

@@ -1,4 +1,4 @@
-"""Fuzz targets: labels, configurations, processor, pipeline, collator, metrics, model and index folders."""
+"""Fuzz targets: labels, configurations, processor, pipeline, model and index folders."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ from hf_gile import (
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.metrics import CalibrationMetrics, F1Metrics, RankingMetrics
 from hf_gile.settings import only_read
-from hf_gile.training import GileDataCollator, LabelSampler
 
 TEXTS = ["Breast milk and iron.", "The heart pumps less blood. It fails.", "zebra", "", "\N{PILE OF POO}"]
 NAMES = {"Heart Failure": "the heart pumps less blood", "Milk, Human": "breast milk", "Iron": "", "Blood": ""}
@@ -183,7 +181,7 @@ def _configure(fields: dict[str, Any]) -> None:
             GileForSequenceClassification(config)
 
 
-# Processor, pipeline, model, collator -----------------------------------------------------------------------------
+# Processor, pipeline ----------------------------------------------------------------------------------------------
 
 _text = st.sampled_from(TEXTS) | st.text(max_size=12)
 _texts = _text | st.lists(_text, min_size=1, max_size=3) | st.lists(st.lists(_text, max_size=2), max_size=2)
@@ -244,68 +242,6 @@ def _score(case: tuple[str, Any, dict[str, Any]]) -> None:
             raise Crash(f"scores {scores}")
         if sorted(scores, reverse=True) != scores:
             raise Crash(f"scores that do not fall: {scores}")
-
-
-_rows = st.lists(st.integers(-2, 40), min_size=3, max_size=3)
-_tensors = st.lists(_rows, min_size=2, max_size=2).map(torch.tensor) | _arrays
-_forward = st.fixed_dictionaries(
-    {"input_ids": mostly(_tensors)},
-    optional={
-        "attention_mask": mostly(st.just(torch.ones(2, 3))),
-        "labels": mostly(st.sampled_from([torch.tensor([[1], [2]]), torch.tensor([1, 2]), torch.eye(2, 4)]) | _tensors),
-        "excluded_columns": mostly(st.just(torch.tensor([[0], [-100]]))),
-        "inputs_embeds": mostly(st.none()),
-        "language": mostly(st.none()),
-    },
-)
-
-
-def _run_model(case: tuple[str, dict[str, Any]]) -> None:
-    model = parts(case[0])[0]
-    with torch.no_grad():
-        logits = model(**case[1]).logits
-    if logits.isnan().any():
-        raise Crash("logits that are not numbers")
-
-
-_gold = st.lists(st.integers(0, 3), max_size=3, unique=True)
-_example = st.fixed_dictionaries(
-    {"input_ids": mostly(st.lists(st.integers(0, 9), max_size=4))},
-    optional={
-        "labels": mostly(_gold | st.integers(0, 3)),
-        "excluded_columns": mostly(_gold),
-        "pooled_embeds": mostly(st.just([0.5, 1.0])),
-        "language": mostly(st.none()),
-    },
-)
-_same_example = _example.flatmap(lambda example: st.just([example, example]))
-
-
-def _collate(case: tuple[str, Any, bool]) -> None:
-    kind, features, sampled = case
-    processor = parts(kind)[1]
-    batch = GileDataCollator(processor, LabelSampler(4, 1) if sampled else None)(features)
-    sizes = {len(value) for name, value in batch.items() if name not in ("sampled_columns", "column_weights")}
-    if len(sizes) != 1 or not all(map(torch.is_tensor, batch.values())):
-        raise Crash(f"a batch of { ({name: value.shape for name, value in batch.items()}) }")
-
-
-# Metrics ----------------------------------------------------------------------------------------------------------
-
-_metric_call = st.tuples(
-    st.sampled_from([RankingMetrics, F1Metrics, CalibrationMetrics]),
-    mostly(st.just(3)),
-    st.fixed_dictionaries({}, optional={"seen": mostly(st.just([True, False, True]))}),
-    mostly(st.sampled_from([torch.zeros(2, 3), torch.tensor([[float("nan"), 0, 1]]), torch.full((2, 3), -torch.inf)])),
-    mostly(st.sampled_from([torch.tensor([[0, 2], [1, -100]]), torch.eye(2, 3), torch.tensor([0, 7])])),
-)
-
-
-def _call_metrics(case: tuple[Any, ...]) -> None:
-    kind, number, options, scores, labels = case
-    metrics = kind(number, **options)
-    metrics.update(scores, labels)
-    metrics.compute()
 
 
 # Saved folders ----------------------------------------------------------------------------------------------------
@@ -391,20 +327,16 @@ def _load_index(case: tuple[str, bytes | None]) -> None:
 _SECTION = "Labels, models and metrics"
 _label_lists = st.lists(_labels, min_size=1, max_size=4, unique_by=(lambda x: x.id, lambda x: x.text))
 _label_cases = st.tuples(mostly(_label_lists), st.lists(_operation, max_size=4))
-_documents = mostly(st.lists(_example, max_size=3) | _same_example)
 _model_files = st.deferred(
     lambda: _damaged(_saved_model(), lambda file: file.suffix != ".py" and "_manifest" not in file.name)
 )
 _index_files = st.deferred(lambda: _damaged(_saved_index(), lambda file: True))
 
 TARGETS = [
-    Target("label set changed", _SECTION, _label_cases, _change_labels, quick=10, long=1_000),
-    Target("configuration", _SECTION, _config | _encoder, _configure, quick=10, long=1_000),
-    Target("processor", _SECTION, st.tuples(_kind, _processor_call, anything()), _process, quick=10, long=1_000),
-    Target("pipeline", _SECTION, st.tuples(_kind, mostly(_texts), _pipeline_options), _score, quick=10, long=500),
-    Target("model", _SECTION, st.tuples(_kind, _forward), _run_model, quick=10, long=1_000),
-    Target("collator", _SECTION, st.tuples(_kind, _documents, st.booleans()), _collate, quick=10, long=1_000),
-    Target("metrics called wrongly", _SECTION, _metric_call, _call_metrics, quick=10, long=1_000),
-    Target("model folder", "Saved folders", _model_files, _load_model, quick=5, long=300),
-    Target("index folder", "Saved folders", _index_files, _load_index, quick=5, long=500),
+    Target("label set changed", _SECTION, _label_cases, _change_labels, long=300),
+    Target("configuration", _SECTION, _config | _encoder, _configure, long=300),
+    Target("processor", _SECTION, st.tuples(_kind, _processor_call, anything()), _process, long=300),
+    Target("pipeline", _SECTION, st.tuples(_kind, mostly(_texts), _pipeline_options), _score, long=300),
+    Target("model folder", "Saved folders", _model_files, _load_model, long=100),
+    Target("index folder", "Saved folders", _index_files, _load_index, long=150),
 ]

@@ -11,7 +11,7 @@ TARGETS = targets()
 def test_a_few_cases_are_accepted_or_refused_with_a_message(name):
     target = TARGETS[name]
 
-    @settings(PROFILE, max_examples=target.quick)
+    @settings(PROFILE, max_examples=4)
     @given(target.cases)
     def attempt(case):
         tried(target, case)

@@ -32,8 +32,3 @@ def test_a_collection_is_audited_into_a_folder(run, saved_model, table, tmp_path
         "label_studio.xml",
     }
     assert "Breast" in (tmp_path / "audit" / "documents.csv").read_text()
-
-
-def test_a_file_as_output_folder_is_refused(run, saved_model, table):
-    message = run("audit", saved_model, table, "--output", table, ends=2).stderr
-    assert "is a file" in message

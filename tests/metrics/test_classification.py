@@ -95,13 +95,6 @@ def test_single_label_metrics_equal_scikit_learn():
     assert "accuracy" not in streamed(scores, gold[:, None])
 
 
-def test_several_gold_labels_are_refused_for_single_label_metrics():
-    metrics = F1Metrics(3, one_label=True)
-    with pytest.raises(ValueError, match="2 gold labels"):
-        metrics.update(torch.zeros(1, 3), torch.tensor([[0, 2]]))
-    assert metrics.documents == 0
-
-
 def test_a_document_without_predicted_labels_can_get_its_best_label():
     _, gold = batch(seed=2)
     scores = np.random.default_rng(2).normal(size=gold.shape)

@@ -89,29 +89,6 @@ def test_gold_labels_are_mapped_to_another_label_set_by_id(make_model, label_set
         evaluate_index(index, model, batches_of(dataset, processor), LabelMetrics(5), label_set=label_set)
 
 
-@pytest.mark.parametrize("change", ["order", "none stored"])
-def test_gold_columns_of_another_label_set_are_refused(make_model, label_set, change):
-    model, processor = make_model()
-    index = LabelIndex.build(model, processor, label_set[::-1] if change == "order" else label_set)
-    batches = batches_of(encode_dataset(Dataset.from_dict(ROWS), processor, label_set), processor)
-    with pytest.raises(ValueError, match="differ from those stored with the model"):
-        evaluate_index(index, model.gile if change == "none stored" else model, batches, LabelMetrics(len(index)))
-
-
-def test_arguments_of_the_wrong_type_are_refused(make_model, label_set):
-    model, processor = make_model()
-    index = LabelIndex.build(model)
-    encoded = encode_dataset(Dataset.from_dict(ROWS), processor, label_set)
-    with pytest.raises(ValueError, match="the first argument must be a LabelIndex"):
-        evaluate_index(model, index, batches_of(encoded, processor), LabelMetrics(5))
-    for metrics in (LabelMetrics, []):
-        with pytest.raises(ValueError, match="metrics must be a metric, such as LabelMetrics"):
-            evaluate_index(index, model, batches_of(encoded, processor), metrics)
-    for batches in (encoded, ["text"]):
-        with pytest.raises(ValueError, match=r"batches must come from GileDataCollator: DataLoader"):
-            evaluate_index(index, model, batches, LabelMetrics(5))
-
-
 def test_an_index_of_other_weights_and_empty_data_are_refused(make_model):
     model, _ = make_model()
     index = LabelIndex.build(model)
@@ -132,7 +109,6 @@ def test_an_index_of_other_weights_and_empty_data_are_refused(make_model):
             lambda batch: batch.pop("labels"),
             "a batch has no gold labels, only attention_mask, excluded_columns, input_ids",
         ),
-        (lambda batch: batch.update(labels=torch.tensor([[5]] * 7)), "has label index 5, but label_set has 5 labels"),
         (lambda batch: batch.update(labels=torch.ones(7, 5)), "gold labels must be label indices"),
         (lambda batch: batch.update(excluded_columns=torch.tensor([[0]])), r"must be label indices below 5, \(7, E\)"),
     ],

@@ -16,16 +16,11 @@ def test_propensities_equal_the_formula_of_the_paper():
     np.testing.assert_allclose(propensities(counts, n, a=0.5, b=0.4), expected, rtol=1e-14)
 
 
-def test_of_two_documents_nothing_follows_about_propensities():
-    assert propensities([0, 1, 2], num_documents=2).tolist() == [1, 1, 1]
-
-
 @pytest.mark.parametrize(
     ("counts", "options", "message"),
     [
         ([1, -2], {}, "counts must be numbers of at least 0, got -2 for label 1"),
         ([[1, 2]], {}, r"shape \(L,\), a number for each label, got int64 of shape \(1, 2\)"),
-        (["a"], {}, "a number for each label, got <U1"),
         ([1, 101], {}, "a label has 101 training documents, but num_documents is 100"),
         ([1], {"a": 0.0}, r"a and b must be positive, got a=0.0 and b=1.5"),
     ],

@@ -42,12 +42,6 @@ def test_with_a_seen_mask_each_metric_is_reported_for_three_groups():
     assert names == groups | {"unseen_among_all_average_precision"}
 
 
-@pytest.mark.parametrize("chunk_size", [1, 5])
-def test_metrics_do_not_depend_on_the_chunk_size(chunk_size):
-    expected = pytest.approx(full(*batch(), seen=SEEN), abs=1e-12)
-    assert full(*batch(), seen=SEEN, chunk_size=chunk_size) == expected
-
-
 def test_calls_with_batches_compute_at_the_last_batch_and_reset():
     scores, gold = (torch.tensor(each) for each in batch())
     metrics = LabelMetrics(17, SEEN)

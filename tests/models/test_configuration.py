@@ -14,13 +14,10 @@ from hf_gile.settings import only_read
     [
         ({"joint_size": 0}, "joint_size must be at least 1, got 0"),
         ({"pad_token_id": 30_000}, "pad_token_id must be among the 30000 words"),
-        ({"word_dropout": 1}, "word_dropout must be at least 0 and below 1, got 1"),
-        ({"label_prior": 0.0}, "label_prior must be a probability between 0 and 1, got 0.0"),
         ({"joint_act": "rule"}, "joint_act must be one of transformers' activations .*, got 'rule'"),
         ({"problem_type": "regression"}, "a label score is a probability, not a regression"),
         ({"format_version": 4}, "format_version 4, this code reads 3: upgrade hf-gile"),
         ({"pooling": "cls"}, "pooling='cls' needs a pretrained encoder, not 'wan'"),
-        ({"encoder_cell": "none"}, "encoder_cell='none' needs a 'hierarchical_transformer', not 'wan'"),
         ({"freeze_text_encoder": True}, "would have no effect without a pretrained encoder"),
         ({"languages": ["training"]}, "must be another name of letters, digits and underscores"),
         ({"text_encoder_type": "lstm"}, "text_encoder_type"),
@@ -50,7 +47,6 @@ def test_an_unknown_field_is_refused_with_the_nearest_field(options, message):
     ("options", "message"),
     [
         ({"text_encoder_type": "nn", "encoder_cell": "gru"}, "encoder_cell='gru' would have no effect"),
-        ({"pooling": "mean", "attention_size": 7}, "attention_size=7 would have no effect without attention"),
         ({"cosine_scale": 7.0}, "cosine_scale=7.0 would have no effect without cosine_score"),
         ({"sharing": "both"}, "sharing='both' would have no effect without languages"),
         ({"text_encoder_type": "hnn", "languages": ["de", "en"], "sharing": "none"}, "these parts .it has encoders"),

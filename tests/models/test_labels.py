@@ -53,9 +53,7 @@ def test_changes_return_a_new_set_with_the_same_ids_and_columns():
         (lambda labels: labels.rename("D008895", "Fe"), None),
         (lambda labels: labels.update("D007501", name="Milk, Human", description=""), None),  # in German
         (lambda labels: labels.add(Label("x", "Fe")).rename("D008895", "Fe"), "row 4: 'Fe' is already the text of"),
-        (lambda labels: labels.update("D008895", id="D006333"), "row 2: id 'D006333' is already used in row 1"),
         (lambda labels: labels.retire(*labels.ids), "no labels; at least one is required"),
-        (lambda labels: labels.with_counts({"D007501": -3}), "row 3: count must not be negative"),
         (
             lambda labels: labels.update("D00750", threshold=0.5),
             "no label has the id 'D00750' among 3 labels; did you mean",
@@ -95,11 +93,9 @@ def test_labels_may_share_a_name_when_their_descriptions_differ():
         ([Label("", "a")], "row 1: the id is empty"),
         ([Label("1", "a", threshold=1.5)], "row 1: threshold must be a probability"),
         ([Label("1", "a", synonyms=["b"])], r"row 1: synonyms must be tuple, got \['b'\]"),
-        ([Label("1", "a", synonyms=(" b",))], "a synonym must be a non-empty text without surrounding white space"),
-        ([Label("1", "a", broader=("",))], "row 1: an id in broader must be a non-empty text"),
     ],
     ids=[
-        *("none", "id twice", "text twice", "empty name", "empty id", "threshold", "list", "space", "parent"),
+        *("none", "id twice", "text twice", "empty name", "empty id", "threshold", "list"),
     ],
 )
 def test_invalid_labels_are_refused_by_row(labels, message):
@@ -129,15 +125,6 @@ def test_a_file_in_another_encoding_is_refused_by_row(tmp_path, encoding):
     path.write_bytes(path.read_text(encoding="utf-8").encode(encoding))
     with pytest.raises(ValueError, match=r"labels\.jsonl, row \d: "):
         LabelSet.load(path)
-
-
-@pytest.mark.parametrize("content", ["[" * 99_999, '{"id": "1", "name": "a", "%s": 1}' % ("x" * 99_999)], ids=range(2))
-def test_the_error_for_an_invalid_file_stays_short(tmp_path, content):
-    (tmp_path / "labels.jsonl").write_text(content, encoding="utf-8")
-    with pytest.raises(ValueError, match=r"labels\.jsonl, row 1") as error:
-        LabelSet.load(tmp_path / "labels.jsonl")
-    assert type(error.value) is ValueError
-    assert len(str(error.value)) < 500 + len(str(tmp_path))
 
 
 def test_a_byte_order_mark_is_ignored(tmp_path):

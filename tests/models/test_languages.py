@@ -2,22 +2,18 @@
 
 import pytest
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from transformers import pipeline
 
 from hf_gile import (
     GileConfig,
     GileForSequenceClassification,
-    GileModel,
     GileProcessor,
     Label,
     LabelIndex,
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.models.losses_gile import label_loss
 from hf_gile.settings import only_read
-from hf_gile.training import GileLoss
 
 LANGUAGES = ["english", "german"]
 TEXTS = {"english": ["the gift of milk", "red iron"], "german": ["das gift der schlange", "rotes eisen und milch"]}
@@ -114,14 +110,6 @@ def test_a_missing_or_unknown_language_is_refused(make, language, message):
             processor(TEXTS["english"], language=language)
 
 
-def test_every_row_needs_a_language(make):
-    model, _ = make()
-    documents = {"input_ids": torch.tensor([[4], [5]]), "attention_mask": torch.tensor([[1]])}
-    with pytest.raises(ValueError, match=r"language must name the language of each row of \w+ \("):
-        model(**documents, language=["german", "english"])
-    assert model(documents["input_ids"][:0], language=[]).logits.shape == (0, 5)
-
-
 def test_labels_must_be_grouped_by_language(make):
     model, processor = make()
     labels = [Label("1", "gift", language="english"), Label("2", "gift", language="german")]
@@ -129,11 +117,6 @@ def test_labels_must_be_grouped_by_language(make):
         model.set_labels(LabelSet([*labels, Label("3", "milk", language="english")]), processor)
     with pytest.raises(ValueError, match="got the languages english, german, None"):
         model.set_labels(LabelSet([*labels, Label("3", "milk")]), processor)
-
-
-def test_a_multilingual_linear_unit_needs_label_counts_per_language():
-    with pytest.raises(StrictDataclassError, match="a linear unit needs the number of each"):
-        GileModel(GileConfig(output_layer="linear", languages=LANGUAGES, num_labels=5))
 
 
 def test_the_pipeline_takes_a_language(make):
@@ -179,14 +162,6 @@ def test_an_index_is_for_a_language_of_documents_and_a_language_of_labels(make, 
         LabelIndex.build(model, processor, labels)
 
 
-def test_an_index_encodes_labels_in_their_language(make):
-    model, processor = make()
-    labels = LabelSet([*LABELS[:1], *LABELS[3:4], Label("3", "gift")])
-    codes = LabelIndex.build(model, processor, labels, language="english", label_language="german").codes
-    torch.testing.assert_close(codes[1], codes[2])
-    assert not torch.allclose(codes[0], codes[1])
-
-
 def test_languages_keep_a_non_alphabetical_order_when_saved(tmp_path):
     torch.manual_seed(0)
     labels = LabelSet([*LABELS[3:], *LABELS[:3]])
@@ -209,39 +184,3 @@ def test_languages_keep_a_non_alphabetical_order_when_saved(tmp_path):
         assert loaded(**inputs).logits[0].isfinite().tolist() == is_candidate
     with pytest.raises(ValueError, match="have the languages english, german in this order; group them by language"):
         model.set_labels(LABELS, processor)
-
-
-def test_labels_without_a_language_need_label_input_ids(make):
-    model, processor = make()
-    labels = LabelSet([Label("1", "gift"), Label("2", "milk")])
-    with pytest.raises(ValueError, match=r"of labels \(label_language=..., or Label"):
-        model.set_labels(labels, processor)
-    words = processor(label_text=labels.texts, label_language="english", return_tensors="pt")["label_input_ids"]
-    model.set_labels(labels, processor, words)  # which apply to all languages
-    assert model(**of(processor, "german")).logits.isfinite().all()
-    with pytest.raises(ValueError, match="in the order of this model, english, german"):
-        model.set_labels(LabelSet([Label("1", "gift", language="french")]), processor)
-
-
-@pytest.mark.parametrize("loss", [label_loss, GileLoss()], ids=["plain", "GileLoss"])
-def test_half_precision_also_excludes_the_other_language_from_the_loss(make, loss):
-    model, processor = make()
-    model.loss_function = loss
-    model.train()
-    inputs, gold = of(processor, "german"), torch.tensor([[3], [4]])
-    expected = model(**inputs, labels=gold).loss
-    assert model.bfloat16()(**inputs, labels=gold).loss.item() == pytest.approx(expected.item(), rel=0.05)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"texts": {"english": ["a"]}, "label_texts": ["b"]}, "either both texts and label_texts are mappings by"),
-        ({"texts": {"english": "a cat"}}, "texts of english must be an iterable of texts, got a single string"),
-        ({"texts": {"english": ["a"]}, "label_texts": {"german": ["b"]}}, "label_texts has the language 'german"),
-    ],
-    ids=["list of labels", "single text", "another language"],
-)
-def test_invalid_texts_by_language_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        build_tokenizer(**arguments, min_count=1)

@@ -1,13 +1,11 @@
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
-    BertTokenizer,
+    TextClassificationPipeline,
     ZeroShotClassificationPipeline,
     pipeline,
 )
@@ -40,67 +38,17 @@ def test_a_loaded_model_gets_this_pipeline_by_the_name_of_our_task(pipe, parts):
     assert ours(TEXTS, CANDIDATES) == pipe(TEXTS, CANDIDATES)
 
 
-# Prints what pipelines of Transformers do, to be compared with and without hf_gile.
-BUILT_IN = """
-import json, sys, warnings
-if sys.argv[2] == "with":
-    import hf_gile
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
-from transformers.pipelines import PIPELINE_REGISTRY
-
-folder, seen = sys.argv[1], {}
-tasks = PIPELINE_REGISTRY.supported_tasks
-seen["tasks"] = {task: sorted(map(repr, entry.items())) for task, entry in tasks.items() if task != "label-scoring"}
-model, words = AutoModelForSequenceClassification.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-ways = {
-    "a folder": {"model": folder},
-    "a loaded model": {"model": model, "tokenizer": words},
-    "no tokenizer": {"model": model},
-    "an unknown option": {"model": model, "tokenizer": words, "zzz": 5},
-}
-calls = {
-    "labels": (("milk",), {"candidate_labels": ["iron", "milk"]}),
-    "one text, by name": ((), {"sequences": "milk", "candidate_labels": "iron, milk", "multi_label": True}),
-    "texts": ((["milk", "iron"], ["iron", "milk"]), {"hypothesis_template": "It is {}."}),
-    "no labels": (("milk",), {}),
-}
-for task in ("zero-shot-classification", "text-classification"):
-    for way, options in ways.items():
-        try:
-            pipe = pipeline(task, **options)
-        except Exception as error:
-            seen[f"{task}, {way}"] = repr(error)
-            continue
-        seen[f"{task}, {way}"] = repr(type(pipe))
-        for call, (texts, more) in calls.items():
-            try:
-                seen[f"{task}, {way}, {call}"] = pipe(*texts, **more)
-            except Exception as error:
-                seen[f"{task}, {way}, {call}"] = repr(error)
-print(json.dumps(seen))
-"""
-
-
-@pytest.mark.slow
-def test_importing_the_package_changes_no_pipeline_of_other_models(tmp_path):
-    names = {"entailment": 0, "neutral": 1, "contradiction": 2}
+def test_other_models_keep_the_pipelines_of_transformers(tmp_path, pieces):
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "milk", "iron", "it", "is"]
-    BertTokenizer(vocab={word: row for row, word in enumerate(vocabulary)}).save_pretrained(tmp_path)
-    torch.manual_seed(0)
-    labels = {"label2id": names, "id2label": {row: name for name, row in names.items()}}
-    BertForSequenceClassification(BertConfig(vocab_size=8, **sizes, **labels)).save_pretrained(tmp_path)
-    seen = []
-    for package in ("with", "without"):
-        command = [sys.executable, "-c", BUILT_IN, str(tmp_path), package]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        seen.append(json.loads(done.stdout))
-    assert seen[0] == seen[1]
-    built_in = repr(ZeroShotClassificationPipeline)
-    assert seen[0]["zero-shot-classification, a folder"] == built_in
-    assert set(seen[0]["zero-shot-classification, a folder, labels"]["labels"]) == {"iron", "milk"}
-    assert "Impossible to guess which tokenizer" in seen[0]["zero-shot-classification, no tokenizer"]
+    names = {"entailment": 0, "neutral": 1, "contradiction": 2}
+    model = BertForSequenceClassification(BertConfig(vocab_size=len(pieces), **sizes, num_labels=3, label2id=names))
+    for part in (model, pieces):
+        part.save_pretrained(tmp_path)
+    for options in ({"model": str(tmp_path)}, {"model": model, "tokenizer": pieces}):
+        built_in = pipeline("zero-shot-classification", **options)
+        assert type(built_in) is ZeroShotClassificationPipeline
+        assert sorted(built_in("milk", candidate_labels=["iron", "milk"])["labels"]) == ["iron", "milk"]
+        assert type(pipeline("text-classification", **options)) is TextClassificationPipeline
 
 
 def test_hypothesis_templates_are_ignored_with_a_warning(pipe, monkeypatch):

@@ -21,7 +21,6 @@ STREAMS = {
     "KeyDataset": lambda: KeyDataset(rows(), "text"),
 }
 LISTS = {
-    "tuple": lambda: tuple(TEXTS),
     "column of a Dataset": lambda: rows()["text"],
     "array": lambda: np.array(TEXTS),
     "values of a mapping": lambda: dict(enumerate(TEXTS)).values(),
@@ -132,10 +131,8 @@ def test_containers_without_texts_are_refused(pipe, bad, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"multi_label": 1}, "multi_label must be a bool, got 1"),
         ({"top_k": 2.0}, "top_k must be a whole number, at least 1, got 2.0"),
         ({"threshold": "tuned"}, "got 'tuned'; or 'stored'"),
-        ({"shortlist": 0}, "shortlist must be a whole number, at least 1, got 0"),
         ({"long_texts": "sum"}, "long_texts must be one of cut, max, mean, got 'sum'"),
         ({"topk": 3}, "has no option 'topk'; it has candidate_labels, multi_label, top_k, .* and batch_size"),
         ({"candidate_labels": [3, 4]}, "row 1: id must be str, got 3"),

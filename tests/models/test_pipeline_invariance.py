@@ -23,13 +23,11 @@ TEXTS = [
 ]
 CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection", "Blood", "heart failure of infants"]
 MODELS = {
-    "nn": {},
     "wan with gru": {"encoder_cell": "bigru"},
     "han": {},
     "wan with labels read by it": {"label_encoder_type": "text_encoder", "bag_size": 3, "cosine_score": True},
     "linear": {"output_layer": "linear"},
     "transformer": {"bag_size": 3, "label_rows": True},
-    "hierarchical_transformer": {},
 }
 
 

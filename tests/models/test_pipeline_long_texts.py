@@ -100,13 +100,3 @@ def test_pieces_of_a_batch_are_encoded_in_blocks(pipe, monkeypatch):
     assert len(sizes) > 5
     for answer, actual in zip(expected, answers, strict=True):
         assert scores(answer) == pytest.approx(scores(actual), rel=1e-5)
-
-
-@pytest.mark.parametrize(("long_texts", "text"), [("cut", SHORT), ("max", LONG), ("mean", LONG)])
-def test_a_text_is_tokenized_once(pipe, monkeypatch, long_texts, text):
-    pipe(SHORT, CANDIDATES, long_texts=long_texts)  # tokenizes the labels
-    encode = pipe.processor._encode
-    asked = []
-    monkeypatch.setattr(pipe.processor, "_encode", lambda texts, *rest: asked.extend(texts) or encode(texts, *rest))
-    pipe([text, SHORT], CANDIDATES, long_texts=long_texts, batch_size=2)
-    assert "".join(asked).replace(" ", "") == (text + SHORT).replace(" ", "")

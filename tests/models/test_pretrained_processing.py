@@ -12,7 +12,6 @@ from transformers import (
 
 from hf_gile import GileConfig, GileProcessor
 from hf_gile.settings import only_read
-from hf_gile.training import processor_from_text_encoder
 
 VOCABULARY = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "breast", "milk", "heart", "fail", "##ing", "##ed", "iron", "was", "blood"),
@@ -87,24 +86,6 @@ def test_windows_are_cut_at_the_limit_and_padded(windows):
     assert batch["input_ids"][1].tolist() == [[CLS, *ids("a", "."), SEP, PAD, PAD, PAD], [PAD] * 7, [PAD] * 7]
 
 
-def test_truncation_settings_of_the_tokenizer_are_ignored(tmp_path, pieces):
-    text = "iron was blood " * 7
-    expected = GileProcessor(pieces)([text])["input_ids"]
-    pieces.backend_tokenizer.enable_truncation(5)
-    pieces.backend_tokenizer.enable_padding(length=5)
-    pieces.save_pretrained(tmp_path)
-    assert processor_from_text_encoder(tmp_path, config_of())([text])["input_ids"] == expected
-
-
-def test_a_tokenizer_without_special_tokens_adds_none():
-    backend = Tokenizer(models.BPE({"<pad>": 0, "a": 1, "b": 2, "ab": 3}, [("a", "b")], unk_token="<pad>"))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>")
-    processor = GileProcessor(tokenizer, reads_sentences=True, max_sentence_words=2)
-    batch = processor([["aba", "b"], ""], return_tensors="pt")
-    assert batch["input_ids"].tolist() == [[[3, 1], [2, 0]], [[0, 0], [0, 0]]]
-    assert processor(label_text=["ab"])["label_input_ids"] == [[3]]
-
-
 @pytest.mark.parametrize("kind", ["transformer", "hierarchical_transformer"])
 def test_a_saved_processor_gives_the_same_tokens(tmp_path, pieces, kind):
     prompts = {"text_prompt": "iron: ", "label_prompt": "a "}
@@ -114,15 +95,6 @@ def test_a_saved_processor_gives_the_same_tokens(tmp_path, pieces, kind):
     reloaded = AutoProcessor.from_pretrained(tmp_path)
     texts = {"text": ["Breast milk failed. Iron, " * 20], "label_text": ["Milk: iron"]}
     assert reloaded(**texts) == processor(**texts)
-
-
-def test_all_languages_share_a_tokenizer(pieces):
-    processor = GileProcessor(pieces, languages=["english", "german"])
-    monolingual = GileProcessor(pieces)
-    texts = ["milk", "iron"]
-    assert processor(texts, language=["german", "english"])["input_ids"] == monolingual(texts)["input_ids"]
-    with pytest.raises(ValueError, match="has the languages english, german: pass the language"):
-        processor(texts)
 
 
 def test_a_tokenizer_may_have_fewer_tokens_than_the_encoder_but_not_more(pieces):
@@ -166,15 +138,6 @@ def test_every_text_label_and_window_starts_with_its_prompt(pieces):
     ]
 
 
-def test_prompt_words_do_not_make_an_empty_text_known(pieces):
-    processor = GileProcessor.for_config(pieces, config_of(), text_prompt="iron: ")
-    assert [processor.knows(document) for document in processor(["iron", "", "zebrafish"])["input_ids"]] == [
-        True,
-        False,
-        False,
-    ]
-
-
 @pytest.mark.parametrize(
     ("add_space", "tokens"),
     [(True, ["▁query", ":", "▁milk"]), (False, ["query", ":", "▁milk"])],
@@ -188,10 +151,3 @@ def test_a_prompted_text_is_tokenized_as_a_single_string(add_space, tokens):
     prompted = wrapped("query: milk")["input_ids"]
     assert wrapped.convert_ids_to_tokens(prompted) == tokens
     assert GileProcessor(wrapped, text_prompt="query: ")(["milk"])["input_ids"] == [prompted]
-
-
-def test_invalid_prompts_are_refused(pieces):
-    with pytest.raises(ValueError, match="text_prompt must be a text, for pretrained encoders only, got 3"):
-        GileProcessor(pieces, text_prompt=3)
-    with pytest.raises(ValueError, match="must be more than the 6 special tokens and tokens of the prompt"):
-        GileProcessor(pieces, max_label_words=5, label_prompt="a a a a ")

@@ -4,7 +4,7 @@ import accelerate
 import peft
 import pytest
 import torch
-from transformers import BertConfig, TorchAoConfig, Trainer, TrainingArguments
+from transformers import BertConfig, TorchAoConfig
 from transformers.utils import logging as transformers_logging
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel, Label, LabelSet
@@ -102,22 +102,6 @@ def test_word_encoders_say_that_they_have_no_hidden_states(make, monkeypatch):
     assert messages == ["output_hidden_states: only pretrained encoders have hidden states to return"]
 
 
-@pytest.mark.parametrize(("kind", "options"), [("wan", {"bag_size": 3}), ("transformer", {})])
-def test_models_train_with_noise_in_their_embeddings(make, kind, options, tmp_path):
-    losses = []
-    for alpha in (None, 50.0):
-        torch.manual_seed(0)
-        model, inputs = make(kind, **options), documents(kind)
-        rows = [
-            {name: tensor[row] for name, tensor in inputs.items()} | {"labels": torch.tensor([row])} for row in range(3)
-        ]
-        arguments = TrainingArguments(
-            tmp_path, max_steps=1, per_device_train_batch_size=3, use_cpu=True, report_to=[], neftune_noise_alpha=alpha
-        )
-        losses.append(Trainer(model, arguments, train_dataset=rows).train().training_loss)
-    assert losses[0] != losses[1]
-
-
 @pytest.mark.parametrize(("kind", "model_class"), [("wan", GileForSequenceClassification), ("transformer", GileModel)])
 def test_only_pretrained_encoders_support_activation_checkpointing(make, kind, model_class):
     model = model_class(make(kind).config)
@@ -129,16 +113,6 @@ def test_only_pretrained_encoders_support_activation_checkpointing(make, kind, m
         return
     with pytest.raises(ValueError, match=r"does not support (activation|gradient) checkpointing"):
         enable()
-
-
-def test_tuple_outputs_equal_named_outputs(make):
-    model, inputs = make("han"), documents("han")
-    for part, labels in ((model, {}), (model.gile, {"label_input_ids": WORDS})):
-        output = part(**inputs, **labels, output_attentions=True, return_dict=True)
-        plain = part(**inputs, **labels, output_attentions=True, return_dict=False)
-        assert len(plain) == len(output.to_tuple())
-        for expected, actual in zip(plain, output.to_tuple(), strict=True):
-            torch.testing.assert_close(expected, actual)
 
 
 class TextTower(torch.nn.Module):
@@ -160,25 +134,6 @@ def exported(module, inputs):
     sizes = dict.fromkeys(range(inputs["input_ids"].dim()), torch.export.Dim.DYNAMIC)
     arguments = tuple(inputs.values())
     return torch.export.export(module, arguments, dynamic_shapes=(sizes, sizes)).module()
-
-
-@pytest.mark.parametrize(
-    ("part", "kind", "fields"),
-    [
-        pytest.param(Scores, "transformer", {}, id="transformer", marks=pytest.mark.slow),
-        pytest.param(Scores, "wan", {"bag_size": 5, "cosine_score": True}, id="bag", marks=pytest.mark.slow),
-        pytest.param(TextTower, "han", {}, id="text tower", marks=pytest.mark.slow),
-    ],
-)
-def test_exported_programs_equal_the_models_at_any_size(make, part, kind, fields):
-    model = make(kind, **fields)
-    with torch.inference_mode():
-        model(**documents(kind))  # and cache the label codes
-    program, module = exported(part(model), documents(kind)), part(model)
-    for sizes in ((2, 3, 7), (5, 1, 4)):
-        inputs = tuple(documents(kind, *sizes).values())
-        with torch.no_grad():
-            torch.testing.assert_close(program(*inputs), module(*inputs), rtol=1e-5, atol=1e-6)
 
 
 def test_exporting_requires_computed_label_codes(make):
@@ -204,29 +159,6 @@ def test_compiled_towers_are_a_single_graph_at_any_size(make, kind):
             inputs = tuple(documents(kind, *sizes).values())
             torch.testing.assert_close(compiled(*inputs), tower(*inputs), rtol=1e-5, atol=1e-6)
     assert len(graphs) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::UserWarning")  # from code that dynamo traces
-@pytest.mark.parametrize(("kind", "is_training"), [("wan", False), ("transformer", True)])
-def test_compiled_models_are_traced_once(make, kind, is_training):
-    torch.compiler.reset()
-    model, inputs = make(kind).train(is_training), documents(kind)
-    labels = {"labels": torch.tensor([[0, 1], [2, -100], [1, -100]])} if is_training else {}
-    graphs = []
-
-    def count(graph, inputs):
-        graphs.append(graph)
-        return graph
-
-    compiled, counts = torch.compile(model, backend=count, dynamic=True), []
-    with torch.set_grad_enabled(is_training):
-        for _ in range(4):
-            output = compiled(**inputs, **labels)
-            if is_training:
-                output.loss.backward()
-            counts.append(len(graphs))
-    assert counts[1] == counts[-1]  # the second step accumulates gradients
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # required by peft

@@ -42,25 +42,6 @@ def test_repeated_words_count_each_time(model):
     assert not torch.allclose(encode(model, input_ids), encode(model, document(model, [3, 4, 5])))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({}, "pass exactly one of input_ids and inputs_embeds"),
-        (
-            {"input_ids": torch.ones(1, 1, 1, 1, dtype=torch.long)},
-            r"input_ids must have shape \(B, .*W\), got \(1, 1, 1",
-        ),
-        ({"inputs_embeds": torch.ones(1, 1)}, r"inputs_embeds must have shape \(B, .*W, D\), got \(1, 1\)"),
-    ],
-    ids=["neither", "dimensions of ids", "dimensions of vectors"],
-)
-def test_wrong_inputs_are_refused(model, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        model.embed_texts(**arguments)
-    with pytest.raises(ValueError, match="attention_mask must have shape"):
-        model.embed_texts(document(model, [3, 4]), attention_mask=torch.ones(1, 9))
-
-
 def test_word_dropout_drops_distinct_words_in_training_only(model):
     model.config.text_config.word_dropout = 0.5
     input_ids = document(model, [3, 4, 3, 5, 4, 3])

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from hf_gile import GileProcessor, LabelIndex, LabelScoringPipeline
-from hf_gile.metrics import F1Metrics
-from hf_gile.training import GileDataCollator, LabelSampler
+from hf_gile.training import GileDataCollator
 
 
 class Parts:
@@ -43,7 +42,6 @@ MISTAKES = {
         r"input_ids must be word ids of this model, from 0 to \d+, got 2 to 999; use the processor "
         r"saved with",
     ),
-    "numbers for ids": (lambda a: a.model(input_ids=torch.rand(2, 3)), "input_ids must be integer word ids"),
     "lists for tensors": (
         lambda a: a.model(**a.processor(["iron"])),
         r"input_ids must be a tensor, got list; .* return_tensors='pt'",
@@ -52,35 +50,18 @@ MISTAKES = {
         lambda a: a.model.set_labels(["Iron"], a.processor),
         r"label_set must be a LabelSet, got list; use LabelSet.from_names\(names\)",
     ),
-    # label set
     # index
     "text for text codes": (lambda a: a.index.top_k("iron", 2), "text_codes must be a tensor of shape .* got str"),
-    "list of columns": (lambda a: a.index.scores(torch.zeros(1, 13), [1]), "columns must be a tensor of label indices"),
     "label set for a processor": (
         lambda a: LabelIndex.build(a.model, a.labels),
         r"instead of the processor: call LabelIndex\.build\(model, processor,",
     ),
-    "names in build": (lambda a: LabelIndex.build(a.model, a.processor, ["a"]), "must be a LabelSet, got list; use"),
     "no label": (lambda a: a.index.top_k(torch.zeros(1, 13), 0), "k must be a whole number, at least 1, got 0"),
-    "codes of another size": (lambda a: a.index.scores(torch.zeros(1, 9)), r"\(B, 13\), .* got torch.Size\(\[1, 9\]\)"),
-    "codes of whole numbers": (
-        lambda a: a.index.to(dtype=torch.int8),
-        r"a floating point type, such as .* got torch\.int8",
-    ),
     # collator
     "nothing to collate": (lambda a: a.collate([]), "features must be a non-empty list of examples"),
     "labels of some": (
         lambda a: a.collate([{"input_ids": [2], "labels": [1]}, {"input_ids": [3]}]),
         r"example 1 of the batch has no labels, only \['input_ids'\]",
-    ),
-    "label set in a sampler": (
-        lambda a: LabelSampler(a.labels),
-        r"num_labels must be a whole number, .* len\(label_set\)",
-    ),
-    # metrics
-    "text of a threshold": (
-        lambda a: F1Metrics(5, threshold="stored"),
-        "threshold must be a probability, or a probability for",
     ),
 }
 

@@ -100,7 +100,7 @@ class Fault:
         status: Status of an answer that is sent without handling the request.
         code: Error code of the Hub.
         cut: Number of bytes of the body to read before the connection is closed.
-        lose: Whether to handle the request, and then close the connection, or answer with `status`.
+        lose: Whether to handle the request, and then close the connection.
         times: Number of requests.
         before: Called with the Hub before the request, to simulate a concurrent change.
     """
@@ -436,7 +436,7 @@ class Handler(BaseHTTPRequestHandler):
             self.cut()
             return
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if fault is not None and fault.status and not fault.lose:
+        if fault is not None and fault.status:
             self.refuse(Refusal(fault.status, "simulated error", fault.code))
             return
         try:
@@ -447,10 +447,7 @@ class Handler(BaseHTTPRequestHandler):
             self.refuse(refusal)
             return
         if fault is not None and fault.lose:
-            if fault.status:
-                self.refuse(Refusal(fault.status, "simulated error"))
-            else:
-                self.cut()
+            self.cut()
             return
         data = json.dumps(answer.content).encode() if answer.data is None else answer.data
         self.write(answer.status, data, {"Content-Type": "application/json", **answer.headers})

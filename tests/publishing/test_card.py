@@ -156,16 +156,6 @@ def test_the_metadata_are_valid_for_the_hub(make_reported, tmp_path):
     assert reloaded.data.eval_results == card.data.eval_results
 
 
-def test_metrics_on_an_unnamed_dataset_stay_out_of_the_metadata(make_reported):
-    model, _, report = make_reported()
-    report.dataset = None
-    card = make_card(model, CardInfo(model_name="hearts"), report)
-    assert "model-index" not in card.data.to_dict()
-    assert "## Results" in card.text
-    report.dataset = "!"  # cannot be converted to an id, which the Hub requires
-    assert make_card(model, CardInfo(), report).data.eval_results[0].dataset_type == "data"
-
-
 @pytest.mark.usefixtures("draws_figures")
 def test_a_fully_documented_model_gets_every_section(make_reported, tmp_path):
     calibration = {"seen": {"method": "platt", "scale": 0.7, "offset": 0.3}}
@@ -213,18 +203,6 @@ def test_unknown_facts_are_not_mentioned(make_reported, tmp_path):
         assert placeholder not in card.text
     assert sorted(path.name for path in tmp_path.rglob("*.*")) == ["labels.csv"]
     assert "labels.csv" not in make_card(model, CardInfo()).text
-
-
-def test_outdated_figures_of_an_earlier_card_are_removed(make_reported, tmp_path):
-    model, _, report = make_reported()
-    (tmp_path / "figures").mkdir()
-    (tmp_path / "figures" / "mine.png").write_bytes(b"mine")
-    make_card(model, CardInfo(), report, tmp_path)
-    assert (tmp_path / "figures" / "calibration.png").is_file()
-    report.reliability = {}
-    assert "calibration.png" not in make_card(model, CardInfo(), report, tmp_path).text
-    assert not (tmp_path / "figures" / "calibration.png").exists()
-    assert (tmp_path / "figures" / "mine.png").is_file()
 
 
 def test_labels_are_escaped_on_cards(make_reported, tmp_path):
@@ -290,32 +268,6 @@ def test_the_example_code_on_the_card_runs(make_reported, tmp_path, monkeypatch,
     torch.testing.assert_close(grown[:, :5], old)
 
 
-def test_the_example_code_of_a_multilingual_model_runs(tmp_path, monkeypatch):
-    texts = {"english": ["the gift of milk", "red iron"], "german": ["das gift der schlange", "rotes eisen"]}
-    names = {"english": ["gift", "milk", "iron"], "german": ["gift", "eisen"]}
-    labels = LabelSet(
-        Label(f"{language}:{name}", name, language=language, seen=True, count=1)
-        for language, language_names in names.items()
-        for name in language_names
-    )
-    tokenizer = build_tokenizer({language: [*rows, *labels.names] for language, rows in texts.items()}, min_count=1)
-    config = GileConfig(vocab_size=len(tokenizer), languages=list(texts), num_labels=5)
-    model, processor = GileForSequenceClassification(config), GileProcessor.for_config(tokenizer, config)
-    model.set_labels(labels, processor)
-    documents = [text for pair in zip(*texts.values(), strict=True) for text in pair]
-    gold = [["english:gift"], ["german:gift"], ["english:iron"], ["german:eisen"]]
-    report = make_report(model, processor, documents, gold, language=["english", "german"] * 2)
-    save(tmp_path / "saved", model, processor, report=report, card=INFO)
-    card = ModelCard.load(tmp_path / "saved" / "README.md")
-    monkeypatch.chdir(tmp_path)
-    assert "Languages of this model: english, german." in card.text
-    space = {}
-    for program in programs(card, tmp_path / "saved"):
-        exec(program, space)
-    assert len(space["model"].label_set) == 6
-    assert tables(render(card))[0][0][:3] == ["id", "label", "language"]
-
-
 def test_the_hub_task_matches_the_abilities_of_the_model(make_reported):
     for fields, task, tag in (
         ({}, "zero-shot-classification", "multi-label"),
@@ -341,29 +293,6 @@ def test_the_card_of_a_single_label_model_shows_accuracy(make_reported):
     assert "threshold=" not in card.text
 
 
-def test_the_card_describes_calibration_and_its_error(make_reported):
-    platt = {"method": "platt", "scale": 0.7, "offset": 0.3}
-    spline = {"method": "spline", "logits": [-1.0, 1.0], "values": [-2.0, 0.5]}
-    for calibration, sentence in (
-        ({}, "Probabilities are not calibrated."),
-        ({"seen": platt, "unseen": spline}, "seen labels by Platt scaling, those of unseen labels by a monotone"),
-    ):
-        labels = [Label(f"D{n}", f"{name} iron", seen=n < 6, count=int(n < 6)) for n, name in enumerate(WORDS)]
-        model, _, report = make_reported(labels, calibration)
-        card = make_card(model, INFO, report)
-        assert sentence in card.text
-        assert "Too few of these documents have unseen labels" not in card.text
-        errors = next(table for table in tables(render(card)) if table[0][0] == "expected calibration error")
-        assert errors[0][1:] == (["before, percent", "after, percent"] if calibration else ["percent"])
-        # All five unseen labels are among the five best unseen labels.
-        assert [row[0] for row in errors[1:]] == [
-            "seen labels, all scores", "seen labels, the five best of each document", "unseen labels, all scores",
-        ]  # fmt: skip
-        assert errors[3][-1] == f"{100 * report.metrics['unseen_expected_calibration_error']:.2f}"
-        if calibration:
-            assert errors[1][1] == f"{100 * report.metrics['uncalibrated_seen_expected_calibration_error']:.2f}"
-
-
 def test_the_card_states_the_limits_of_the_model(make_reported):
     model, _, report = make_reported(text_encoder_type="han", max_sentences=7, max_sentence_words=5)
     report.labels[1]["support"] = 0
@@ -386,18 +315,9 @@ def test_the_card_states_the_limits_of_the_model(make_reported):
     [
         ({"language": "english"}, "ISO 639 codes, such as 'en'.*got 'english'"),
         ({"license": "Apache 2.0"}, "license must be the id of a licence on the Hub"),
-        ({"datasets": ["ok/ok", "no no"]}, "datasets must be an id on the Hub, got 'no no'"),
         ({"language": False}, "language must be a list of texts, got False; in YAML, quote"),
-        ({"license": 2.0}, "license must be a text, got 2.0"),
     ],
 )
 def test_card_fields_invalid_for_the_hub_are_refused_at_once(fields, message):
     with pytest.raises(ValueError, match=message):
         CardInfo(**fields)
-
-
-def test_without_jinja2_the_error_names_the_extra(make_reported, monkeypatch):
-    model, _, _ = make_reported()
-    monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
-    with pytest.raises(ImportError, match=r"a model card needs the `train` extra: pip install 'hf-gile\[train\]'"):
-        make_card(model, CardInfo())

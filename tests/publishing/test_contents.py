@@ -89,17 +89,6 @@ def test_missing_parts_of_a_folder_are_named(make_saved, gone, missing):
     assert missing_parts(folder) == [missing]
 
 
-def test_a_missing_shard_is_named(tmp_path, make_model, make_saved):
-    folder = make_saved()
-    (folder / "model.safetensors").unlink()
-    make_model()[0].save_pretrained(folder, max_shard_size="1KB")
-    assert missing_parts(folder) == []
-    shards = sorted(folder.glob("model-*.safetensors"))
-    assert len(shards) > 1
-    shards[1].unlink()
-    assert missing_parts(folder) == [f"the weights ({shards[1].name})"]
-
-
 def test_unrelated_files_are_not_treated_as_model_files(make_saved):
     files, _ = select_files(make_saved())
     assert {path for path in files if not is_managed(path)} == {"README.md", "config.json"}  # never deleted

@@ -1,27 +1,23 @@
 """Saving a model with card, report, labels and index."""
 
-import os
 import re
-import signal
 from pathlib import Path
 
 import pytest
 import torch
-from forks import is_killed
 from papers.lora import add_lora, merge_lora
 from transformers import AutoModelForSequenceClassification, AutoProcessor
 
 from hf_gile import (
     GileConfig,
     GileForSequenceClassification,
-    GileModel,
     GileProcessor,
     Label,
     LabelIndex,
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.publishing import Report, push_folder, save
+from hf_gile.publishing import Report, save
 from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
 TEXTS = ["Breast milk and iron. The heart.", "Blood of rats."]
@@ -147,19 +143,6 @@ def test_a_full_disk_is_reported_with_the_path(tmp_path, make_model):
     assert contents(folder) == before
 
 
-def test_an_obstructed_save_leaves_the_folder_unchanged(tmp_path, make_model):
-    model, processor = make_model()
-    folder = tmp_path / "saved"
-    save(folder, model, processor, index=False, card="# First")
-    (folder / "model-00001-of-00002.safetensors").write_bytes(b"")
-    (folder / "tokenizer.json").unlink()
-    (folder / "tokenizer.json").mkdir()
-    before = contents(folder)
-    with pytest.raises(FileExistsError, match=r"tokenizer\.json"):
-        save(folder, make_model(joint_size=3)[0], processor, card="# Second")
-    assert contents(folder) == before
-
-
 def test_an_interrupt_among_the_moves_completes_them(tmp_path, make_model, monkeypatch):
     model, processor = make_model()
     folder = tmp_path / "saved"
@@ -179,32 +162,6 @@ def test_an_interrupt_among_the_moves_completes_them(tmp_path, make_model, monke
     assert GileForSequenceClassification.from_pretrained(folder).config.joint_size == 3
     assert (folder / "README.md").read_text() == "# Second"
     assert not list(folder.glob(".*"))
-
-
-def test_a_model_is_refused_until_the_next_save_of_its_user_completes_it(tmp_path, make_model, monkeypatch):
-    model, processor = make_model()
-    folder = tmp_path / "saved"
-    save(folder, model, processor, card=False)
-    other = make_model(joint_size=3)[0]
-    replace_file = Path.replace
-
-    def kill(self, target):
-        if Path(target) == folder / "labels.jsonl":
-            os.kill(os.getpid(), signal.SIGKILL)
-        return replace_file(self, target)
-
-    monkeypatch.setattr(Path, "replace", kill)
-    assert is_killed(lambda: save(folder, other, processor, card=False))
-    monkeypatch.undo()
-    for load in (GileForSequenceClassification, GileModel, AutoModelForSequenceClassification):
-        with pytest.raises(
-            ValueError, match=r"config.json differs .* a save was interrupted; `hf-gile repair .*` completes"
-        ):
-            load.from_pretrained(folder)
-    with pytest.raises(ValueError, match="a save was interrupted"):
-        push_folder(folder, "user/name", dry_run=True)
-    processor.save_pretrained(folder)
-    assert GileForSequenceClassification.from_pretrained(folder).config.joint_size == 3
 
 
 def test_saved_files_contain_no_local_paths(tmp_path, save_text_encoder):

@@ -3,7 +3,6 @@
 import traceback
 
 import pytest
-from huggingface_hub import constants
 from loopback_hub import Fault
 from transformers.utils.hub import cached_file
 
@@ -48,14 +47,6 @@ def test_uploading_writes_the_repository_name_into_the_card(hub, make_saved):
     assert hub.repositories[REPO].files()["README.md"] == b'# A model\n\npipeline(model="ada/gile")\n'
     assert (folder / "README.md").read_bytes() == before
     assert push_folder(folder, REPO).commit is None
-
-
-def test_a_card_that_is_not_utf_8_is_named(hub, make_saved):
-    folder = make_saved()
-    (folder / "README.md").write_bytes(b"# caf\xe9")
-    with pytest.raises(ValueError, match=r"saved/README\.md is not UTF-8 .*: convert it"):
-        push_folder(folder, REPO)
-    assert hub.requests == []
 
 
 def test_a_new_version_deletes_only_files_of_the_old_version(hub, make_saved, make_model):
@@ -104,16 +95,6 @@ def test_dry_runs_only_report_planned_changes(hub, make_saved):
     assert all(request.startswith("GET ") for request in hub.requests[before:])
 
 
-def test_a_dry_run_works_offline_and_without_a_token(hub, make_saved, monkeypatch):
-    folder = make_saved()
-    hub.create(REPO, private=True)
-    assert set(statuses(push_folder(folder, REPO, dry_run=True, token=False)).values()) == {"new"}
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert set(statuses(push_folder(folder, REPO, dry_run=True)).values()) == {"new"}
-    with pytest.raises(ConnectionError, match="unset HF_HUB_OFFLINE"):
-        push_folder(folder, REPO)
-
-
 def test_a_branch_is_created_from_an_unchanged_main(hub, make_saved):
     folder = make_saved()
     push_folder(folder, REPO)
@@ -159,14 +140,6 @@ def test_a_private_repository_is_created_private(hub, make_saved):
     assert len(hub.repositories["engines/gile"].history()) == 1
 
 
-def test_a_repository_whose_gitignore_may_exclude_files_is_refused(hub, make_saved):
-    folder = make_saved()
-    hub.create(REPO, files={".gitignore": b"*.jsonl\n"})
-    with pytest.raises(ValueError, match=r"ada/gile has a .gitignore, so the Hub may leave out files: delete it"):
-        push_folder(folder, REPO)
-    assert hub.repositories[REPO].history() == ["initial commit"]
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -183,8 +156,8 @@ def test_the_error_without_write_access_says_what_to_do(hub, make_saved, options
     assert hub.repositories == {}
 
 
-@pytest.mark.parametrize("token", ["hf_sécret", "hf_secret hf_secret"])
-def test_an_invalid_token_is_refused_without_showing_it(hub, make_saved, token):
+def test_an_invalid_token_is_refused_without_showing_it(hub, make_saved):
+    token = "hf_sécret hf_secret"
     with pytest.raises(ValueError, match="pass the token alone") as error:
         push_folder(make_saved(), REPO, token=token)
     assert "cret" not in "".join(traceback.format_exception(error.value))
@@ -200,18 +173,6 @@ def test_read_only_access_suggests_a_pull_request(hub, make_saved):
         push_folder(folder, REPO, token="hf_bob", revision="mine")
     assert hub.repositories[REPO].branches.keys() == {"main"}
     assert len(hub.repositories[REPO].history()) == 1
-
-
-def test_hidden_and_missing_repositories_are_distinguished(hub, make_saved):
-    folder = make_saved()
-    hub.create(REPO)
-    hub.faults = [Fault(f"GET /api/models/{REPO}$", status=404, code="RepoNotFound", times=2)]
-    with pytest.raises(FileNotFoundError, match="repository ada/gile exists, but is not visible with this token"):
-        push_folder(folder, REPO)
-    with pytest.raises(
-        FileNotFoundError, match=r"ada/gile, or this branch of it, does not exist.*\(404: Invalid rev id"
-    ):
-        push_folder(folder, REPO, revision="refs/pr/7")
 
 
 def test_a_concurrent_push_is_not_overwritten(hub, make_saved):
@@ -231,9 +192,7 @@ def test_a_concurrent_push_is_not_overwritten(hub, make_saved):
     ("fault", "kind", "message"),
     [
         (Fault("POST .*/preupload/", status=500, times=9), ConnectionError, r"the Hub is not available \(500"),
-        (Fault("POST .*/preupload/", status=429, times=9), ConnectionError, r"limits the rate of requests \(429"),
         (Fault("PUT /lfs/", cut=100, times=20), ConnectionError, "the connection to the Hub was interrupted"),
-        (Fault("PUT /lfs/", status=403), PermissionError, r"no permission for ada/gile \(403"),
         (Fault("POST .*/commit/", status=413), OSError, r"the Hub refused the files of ada/gile \(413"),
     ],
 )
@@ -290,16 +249,15 @@ def test_only_a_branch_can_be_pushed_to(hub, make_saved):
 
 
 @pytest.mark.parametrize(
-    ("options", "status", "reason"),
+    ("status", "reason"),
     [
-        ({}, 403, "this token has no permission for it (403: simulated error): to read, request access on its page"),
-        ({}, 500, "the Hub is not available (500: simulated error): try again later"),
-        ({}, 0, "OSError: ada/milk does not appear to have a file named labels.jsonl"),
+        (403, "this token has no permission for it (403: simulated error): to read, request access on its page"),
+        (0, "OSError: ada/milk does not appear to have a file named labels.jsonl"),
     ],
 )
-def test_an_error_of_reading_says_what_the_hub_answered(hub, tmp_path, options, status, reason):
+def test_an_error_of_reading_says_what_the_hub_answered(hub, tmp_path, status, reason):
     hub.create("ada/milk", private=True)
     hub.faults = [Fault("HEAD .*", status=status, times=20 * bool(status))]
     with pytest.raises(OSError, match=r".") as error:
-        cached_file("ada/milk", "labels.jsonl", cache_dir=tmp_path / "cache", **options)
+        cached_file("ada/milk", "labels.jsonl", cache_dir=tmp_path / "cache")
     assert explain(error.value, "it")[1].startswith(reason)

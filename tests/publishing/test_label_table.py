@@ -4,39 +4,7 @@ import codecs
 import csv
 
 from hf_gile import Label
-from hf_gile.publishing.card_sections import shown_labels, write_label_table
-
-LABELS = [Label(f"L{n:02}", f"name {n}", seen=n < 41, count=max(0, 41 - n)) for n in range(53)]
-
-
-def by_heading(groups):
-    return {heading: [label.id for label in group] for heading, group in groups}
-
-
-def test_frequent_medium_rare_and_unseen_labels_are_shown():
-    groups = by_heading(shown_labels(LABELS, each=3))
-    assert groups == {
-        "Frequent": ["L00", "L01", "L02"],
-        "In the middle": ["L19", "L20", "L21"],
-        "Rare": ["L38", "L39", "L40"],
-        "Never trained on": ["L41", "L42", "L43"],
-    }
-
-
-def test_labels_with_similar_counts_are_not_divided():
-    labels = [Label(f"L{n:02}", f"name {n}", seen=True, count=6 - n % 4) for n in range(20)]
-    [(heading, group)] = shown_labels(labels, each=3)
-    assert (heading, len(group)) == ("", 9)
-    [(heading, group), (unseen, _)] = shown_labels([*labels, *LABELS[-9:]], each=3)
-    assert (heading, len(group), unseen) == ("Trained on", 9, "Never trained on")
-
-
-def test_labels_with_documents_in_the_test_are_preferred():
-    supports = {f"L{n:02}": 2 for n in range(0, 53, 2)}
-    groups = shown_labels(LABELS, supports, each=3)
-    tested = [label for heading, group in groups for label in group if heading != "Never trained on"]
-    assert all(supports.get(label.id) for label in tested)
-    assert by_heading(groups)["Never trained on"] == ["L42", "L44", "L46"]
+from hf_gile.publishing.card_sections import write_label_table
 
 
 def test_the_label_file_has_every_label_with_its_metrics(tmp_path):

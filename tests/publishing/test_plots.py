@@ -1,7 +1,5 @@
 """Figures of model cards."""
 
-from itertools import product
-
 import numpy as np
 from PIL import Image
 
@@ -12,18 +10,6 @@ BINS = [
     for low in np.arange(0, 1, 0.1)
 ]
 RELIABILITY = {"seen": {"before": BINS, "after": BINS}, "unseen": {"before": BINS[:3], "after": BINS[:3]}}
-
-
-def light(color):
-    parts = [int(color[start : start + 2], 16) / 255 for start in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
-
-
-def test_colors_have_enough_contrast_on_light_and_dark_pages():
-    for color, page in product([plots.GREY, *plots.COLORS.values()], ["#ffffff", "#0d1117"]):
-        lights = sorted((light(color), light(page)))
-        assert (lights[1] + 0.05) / (lights[0] + 0.05) > 3.5  # minimum of WCAG for figures and large letters
 
 
 def test_calibration_plots_are_small_and_transparent(tmp_path):

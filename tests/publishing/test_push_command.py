@@ -25,17 +25,6 @@ def test_a_second_push_without_changes_makes_no_commit(hub, make_saved):
     assert repeated.stderr.startswith("nothing has changed: ")
 
 
-def test_unchanged_files_are_counted_but_not_listed(hub, make_saved):
-    folder = make_saved()
-    first = push(folder, "ada/milk")
-    (folder / "README.md").write_text("# Milk\n")
-    files = len(first.stdout.splitlines())
-    for flags, before, after in (["--dry-run"], "dry run: ", ": "), ([], "", ", commit "):
-        second = push(folder, "ada/milk", *flags)
-        assert second.stdout.split() == ["changed", "7", "README.md"]
-        assert second.stderr.startswith(f"{before}1 change, {files - 1} files unchanged{after}")
-
-
 def test_a_dry_run_announces_a_new_repository_or_pull_request(hub, make_saved):
     folder = make_saved()
     message = "ada/milk does not exist or is not visible with this token: it would be created, "
@@ -46,14 +35,6 @@ def test_a_dry_run_announces_a_new_repository_or_pull_request(hub, make_saved):
     proposed = push(folder, "ada/milk", "--dry-run", "--create-pr").stderr
     assert "would be created" not in proposed
     assert f", as a pull request: {hub.url}/ada/milk\n" in proposed
-
-
-def test_errors_of_a_refused_push_name_the_flags(hub, make_saved):
-    folder = make_saved()
-    hub.create("ada/milk")
-    assert "or --create-pr" in push(folder, "ada/milk", "--token", "hf_bob").stderr
-    assert "without --private and --public" in push(folder, "ada/milk", "--private").stderr
-    assert "(--token)" in push(folder, "ada/milk", "--token", "hf_nobody").stderr
 
 
 def test_a_pushed_model_can_be_used_by_its_hub_name(hub, make_saved, tmp_path, monkeypatch):

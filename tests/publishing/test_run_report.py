@@ -8,7 +8,6 @@ import torch
 from hf_gile import LabelSet
 from hf_gile.publishing import Report
 from hf_gile.publishing.run_report import PAGE_FILE, Mistake, Run, worst_mistakes, write_page
-from hf_gile.scoring.evidence import PARTS, find_evidence
 
 pytest.importorskip("jinja2")
 
@@ -69,27 +68,9 @@ def test_the_best_of_a_column_is_marked_and_missing_figures_are_dashes(page):
     assert '<td class="number">50.0</td> <td class="number best">75.0</td>' in rows
 
 
-def test_bins_with_few_scores_are_not_drawn(page):
-    assert 'points="50.0,100.0"' in page
-    assert "150.0," not in page
-
-
-def test_a_curve_needs_two_points(page):
-    assert 'points="0.0,0.0 200.0,200.0"' in page
-    assert "validation AvgPr" not in page
-
-
 def count_words(texts):
     """Scores three labels by the number of their words."""
     return torch.tensor([[float(text.count(word)) for word in ("heart", "milk", "iron")] for text in texts])
-
-
-def test_a_long_text_is_read_in_few_parts():
-    asked = []
-    text = "word " * 1000 + "milk"
-    parts = find_evidence(lambda texts: asked.extend(texts) or count_words(texts), text, count_words([text])[0])[1]
-    assert len(asked) <= PARTS
-    assert [(len(part.split()) <= 42, weight) for part, weight in parts] == [(True, 1.0)]
 
 
 def test_mistakes_are_led_by_the_most_certain():

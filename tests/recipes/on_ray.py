@@ -3,6 +3,7 @@
 python on_ray.py MODEL FOLDER
 """
 
+import json
 import os
 import signal
 import sys
@@ -30,21 +31,20 @@ def main():
                 os.kill(os.getpid(), signal.SIGKILL)
             return super().__call__(batch)
 
-    score_ray.GileScorer, score_ray.ROWS = Mortal, 5
+    score_ray.GileScorer = Mortal
     ray.init(num_cpus=3, object_store_memory=100 << 20, include_dashboard=False, log_to_driver=False)
-    rows = ray.data.from_items([{"id": number, "text": TEXTS[number % 3]} for number in range(ROWS)])
     try:
-        score_ray.add_scores(rows, model, 3)
+        score_ray.add_scores(None, model, 3)
     except ValueError as error:
         assert "leave at least one for reading and writing" in str(error), error  # noqa: PT017
     else:
         raise AssertionError("actors that take all cores were not refused")
-    score_ray.add_scores(rows.repartition(6), model, 2, top_k=2).write_parquet(str(folder / "scored"))
-    # The unchanged recipe, with Ray already running.
-    (folder / "texts.jsonl").write_text('{"title": "Rats.", "body": "Iron."}\n{"title": "Milk.", "body": null}\n')
-    score_ray.GileScorer = GileScorer
-    words = [model, str(folder / "texts.jsonl"), "--format", "json", "--text", "title", "body", "--actors", "1"]
-    sys.argv = ["score_ray.py", *words, "--output", str(folder / "by_recipe")]
+    (folder / "texts").mkdir()
+    for start in range(0, ROWS, 10):
+        lines = [json.dumps({"id": number, "body": TEXTS[number % 3]}) for number in range(start, start + 10)]
+        (folder / "texts" / f"{start}.jsonl").write_text("\n".join(lines))
+    words = [model, str(folder / "texts"), "--format", "json", "--text", "body", "--actors", "2", "--top_k", "2"]
+    sys.argv = ["score_ray.py", *words, "--output", str(folder / "scored")]
     score_ray.main()
 
 

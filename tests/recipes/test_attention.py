@@ -44,20 +44,6 @@ def test_weights_equal_the_attention_of_the_model(make_model):
         assert not sentences[place, len(record["text"]) :].any()
 
 
-def test_documents_are_cut_as_the_model_reads_them(make_model):
-    model, processor = make_model("han", max_sentences=1, max_sentence_words=3)
-    assert explain(model, processor, TEXTS[0])[0]["text"] == [["breast", "milk", "NUM"]]
-    model, processor = make_model("wan", max_words=2)
-    assert explain(model, processor, TEXTS[0])[0]["text"] == [["breast", "milk"]]
-
-
-@pytest.mark.parametrize("kind", ["wan", "han"])
-def test_a_document_without_words_gets_a_record(make_model, kind):
-    record = explain(*make_model(kind), ["", "Iron."])[0]
-    assert (record["text"], record["watts"], record["satts"]) == ([], [], [])
-    assert len(record["tags"]) == 5
-
-
 def test_predictions_are_the_most_probable_labels(make_model):
     model, processor = make_model("han", problem_type="single_label_classification")
     with torch.no_grad():
@@ -124,15 +110,6 @@ def test_the_word_with_the_highest_weight_has_full_colour():
     assert page.texts("small") == ["93.0%", "52.5%", "80%", "20%"]
 
 
-def test_correct_and_missed_labels_are_marked():
-    page = Page(heat_map(RECORD))
-    rows = [(attrs.get("class"), tag) for tag, attrs, _ in page.elements if tag == "li"]
-    assert rows == [("hit", "li"), (None, "li")]
-    assert page.texts("p", "class") == ["Missed: "]
-    assert page.texts("span", "dir") == ["Milk, Human", "Infant", "Iron"]
-    assert "Missed" not in heat_map(RECORD | {"gold_tags": []})
-
-
 def test_records_are_escaped_in_html():
     attack = "<script>alert('{0}')</script>\"&"
     record = {
@@ -153,11 +130,3 @@ def test_a_page_loads_no_external_resources():
     for way_out in ("http", "src=", "href=", "url(", "@import", "<script", "<link"):
         assert way_out not in page
     assert page.startswith("<!doctype html>")
-
-
-def test_right_to_left_and_empty_texts_are_drawn():
-    arabic = {"text": [["كلمة"], []], "watts": [[0.0], []], "satts": [0.0, 0.0], "gold_tags": [], "tags": []}
-    page = Page(heat_map([arabic, arabic | {"text": [], "watts": [], "satts": []}]))
-    assert "كلمة" in page.texts("span")
-    assert all(attrs.get("dir") == "auto" for tag, attrs, _ in page.elements if tag == "p" and "class" not in attrs)
-    assert "No words." in page.texts("p")

@@ -1,10 +1,8 @@
 """The recipe for tables with default settings: the unit and the encoder that `auto` chooses."""
 
 import json
-import os
 import random
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,7 +17,6 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoPro
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
 from hf_gile.models.text_encoders_gile import TransformerEncoder
-from hf_gile.publishing.report import REPORT_FILE
 from hf_gile.training import distill, fit_labels, teach
 from hf_gile.training import fit as fitting
 from hf_gile.training.encoders import FoundEncoder
@@ -75,19 +72,6 @@ def run(tmp_path, run_recipe):
         return done, json.loads(path.read_text()) if path.is_file() else None
 
     return run_table
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    """Fills rows with noise instead of fitting them."""
-
-    def fit(model, *arguments):
-        with torch.no_grad():
-            model.gile.label_rows.weight[:5].normal_()
-        model.config.term_weights = {"unseen": {"cosine": 0.5}}
-        return {"seconds": 1.0, "cpu_seconds": 1.0, "parameters": 2, "history": [], "losses": [], "chosen": {"l2": 3.0}}
-
-    monkeypatch.setattr("hf_gile.training.experiment.fit_convex", fit)
 
 
 @pytest.fixture
@@ -192,29 +176,6 @@ def test_a_static_encoder_is_trained_as_by_training_and_distillation(run, availa
     torch.testing.assert_close(model(**inputs).logits, expected.model(**inputs).logits, rtol=1e-3, atol=1e-3)
 
 
-WITHOUT_PACKAGE = """
-import sys
-sys.modules["hf_gile"] = None
-from transformers import pipeline
-pipe = pipeline("text-classification", model=sys.argv[1], trust_remote_code=True)
-print([answer["label"] for answer in pipe(["milk breast human feeding", "kidney renal nephron urine"])])
-"""
-
-
-@pytest.mark.slow
-def test_a_model_with_a_static_encoder_scores_without_the_package(run, available_encoder, tmp_path):
-    _, results = run("--text_encoder", "static")
-    folder = tmp_path / "out/auto/model"
-    report = json.loads((folder / REPORT_FILE).read_text())
-    assert results["auto"]["test"]["test_micro_f1"] == report["metrics"]["micro_f1"]
-    assert "It contains vectors of words and labels that come from outputs of" in (folder / "README.md").read_text()
-    environment = os.environ | {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-c", WITHOUT_PACKAGE, str(folder)]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "['human milk', 'kidney']\n"
-
-
 def task_of(texts, names):
     rows = Dataset.from_dict({"text": texts, "labels": [[name] for name in names]})
     return TextTask({"train": rows}, LabelSet.from_names(sorted(set(names))))
@@ -243,10 +204,6 @@ def test_encoders_in_doubt_are_measured_on_training_documents(in_doubt):
     assert re.fullmatch(
         r"the average precision on 33 training documents is: ada/noise \d\d\.\d, ada/clear 100\.0", best.reason
     )
-
-
-def test_encoders_in_doubt_are_ranked_by_language_if_no_two_documents_share_a_label(in_doubt):
-    assert choose_encoder(task_of(["a", "b", "c"], ["iron", "milk", "rats"])) == NOISE
 
 
 def test_leave_one_out_is_a_fit_on_all_other_documents(monkeypatch):
@@ -304,24 +261,10 @@ def test_large_data_of_few_documents_store_neighbours(run, available_encoder, mo
     assert (model.gile.word_rows.sizes[:5] > 0).all()
 
 
-def test_large_data_without_lexical_terms_are_trained_step_by_step(run, encoder, monkeypatch, tmp_path):
-    monkeypatch.setattr("hf_gile.training.fit.is_feasible", lambda *size: False)
-    done, results = run("--make_cards", "false", "--text_encoder", encoder, "--lexical", "false")
-    assert f"60 documents x 5 labels: trained in steps, over {encoder}" in done.stdout
-    assert "chosen" not in results["auto"]
-    config = AutoConfig.from_pretrained(tmp_path / "out/auto/model")
-    assert (config.output_layer, config.text_config.text_encoder_type) == ("gile", "transformer")
-
-
-def test_a_chosen_encoder_is_used_with_the_chosen_prompts(run, quick, encoder, tmp_path):
-    _, results = run("--text_encoder", encoder, "--text_prompt", "blood ", "--make_cards", "false")
-    assert results["auto"]["chosen"]
+def test_the_card_mentions_stored_neighbours_and_an_encoder_of_unknown_origin(run, encoder, tmp_path):
+    run("--text_encoder", encoder, "--neighbours", "--text_prompt", "blood ")
     processor = AutoProcessor.from_pretrained(tmp_path / "out/auto/model")
     assert (processor.text_prompt, processor.label_prompt) == ("blood ", "")
-
-
-def test_the_card_mentions_stored_neighbours_and_an_encoder_of_unknown_origin(run, encoder, tmp_path):
-    run("--text_encoder", encoder, "--neighbours")
     assert AutoConfig.from_pretrained(tmp_path / "out/auto/model").neighbours == 60
     card = ModelCard.load(tmp_path / "out/auto/model/README.md")
     assert "It stores the vectors of 60 training documents with their labels" in card.text
@@ -343,27 +286,6 @@ def test_held_out_labels_are_measured_and_have_no_rows(run, available_encoder, t
     assert not all(seen)
 
 
-@pytest.mark.slow
-def test_a_fitted_model_can_be_trained_further_with_its_encoder_or_without(run, quick, available_encoder, tmp_path):
-    run("--make_cards", "false")
-    more = ["--start_from", "out/auto/model", "--output_dir", "tuned", "--make_cards", "false"]
-    run(*more)
-    assert AutoConfig.from_pretrained(tmp_path / "tuned/auto/model").text_config.freeze_text_encoder
-    run(*more, "--overwrite_output_dir", "--learning_rate", "1e-3", "--freeze_text_encoder", "false")
-    results = json.loads((tmp_path / "tuned/results.json").read_text())
-    assert "chosen" not in results["auto"]
-    before, after = (
-        AutoModelForSequenceClassification.from_pretrained(tmp_path / folder / "auto/model")
-        for folder in ("out", "tuned")
-    )
-    assert after.config.output_layer == "bilinear"
-    assert not after.config.text_config.freeze_text_encoder
-    assert after.config.term_weights == before.config.term_weights
-    assert after.config.lexical
-    inside = "gile.text_encoder.transformer.encoder.layer.1.output.dense.weight"
-    assert not after.state_dict()[inside].equal(before.state_dict()[inside])
-
-
 def test_further_training_does_not_add_lexical_terms(run, make_model, tmp_path):
     model, processor = make_model(output_layer="gile")
     for part in (model, processor):
@@ -377,12 +299,9 @@ def test_further_training_does_not_add_lexical_terms(run, make_model, tmp_path):
     ("recipe", "arguments", "message"),
     [
         ("table", "--text_encoder absent", "text_encoder: cannot load absent"),
-        ("table", "--bag_size 8", "--bag_size: unknown flag"),
         ("table", "--text_encoder static --lexical false", "static supports neither start_from nor lexical false"),
         ("table", "--text_encoder static", "text_encoder static learns from a pretrained encoder, and no pretrained"),
         ("units", "--units auto --bag_size 8", "unit auto does not support bag_size: choose a unit, such as"),
-        ("units", "--text_encoder static", "unit linear does not support text_encoder static: train the unit auto"),
-        ("units", "--units gile --neighbours", "leave out --neighbours"),
         ("units", "--hierarchical", "hierarchical needs a pretrained encoder: set --text_encoder"),
     ],
 )

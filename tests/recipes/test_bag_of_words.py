@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 sys.path.insert(0, str(RECIPES))
@@ -27,52 +26,12 @@ def corpus(seed, documents=60):
     return texts, labels
 
 
-def trained(**options):
-    return fit(*corpus(seed=0), VOCABULARY, LABELS, **options)
-
-
-@pytest.mark.parametrize("weighting", bag_of_words.WEIGHTINGS)
-def test_labels_are_predicted_from_words(weighting):
-    documents, labels = corpus(seed=1)
-    scores = trained(weighting=weighting).scores(documents)
-    gold = np.array([[column in row for column in range(2)] for row in labels])
-    assert scores.dtype == np.float32
-    assert scores.shape == (60, LABELS)
-    assert np.array_equal(scores[1:, :2] > 0, gold[1:])
-
-
-def test_labels_of_no_or_all_documents_get_extreme_scores():
-    scores = trained().scores([[3, 5, 22], [], [3] * 50])
-    assert np.isfinite(scores).all()
-    assert (scores[:, 2] > scores[:, :2].max(axis=1)).all()
-    assert (scores[:, 3:] < scores[:, :2].min(axis=1, keepdims=True)).all()
-
-
 def test_tfidf_equals_scikit_learn():
     documents = [[0, 0, 1], [1]]
     model = fit(documents, [[0], []], vocab_size=2, num_labels=1)
     row = np.array([(1 + math.log(2)) * (math.log(3 / 2) + 1), 1.0])
     expected = row / np.linalg.norm(row) @ model.weights + model.bias
     assert np.allclose(model.scores(documents[:1])[0], expected, atol=1e-5)
-
-
-def test_the_vocabulary_share_takes_the_most_frequent_words():
-    documents = [[4, 4, 4, 2], [2, 2, 7], [9, 1]]
-    assert fit(documents, [[0], [0], []], 13, 1).words.tolist() == [1, 2, 4, 7, 9]
-    assert fit(documents, [[0], [0], []], 13, 1, share_of_words=0.4).words.tolist() == [2, 4]
-    model = fit(documents, [[0], [0], []], 13, 1, share_of_words=0.01)
-    assert model.words.tolist() == [2]  # the first of equally frequent words
-    assert np.array_equal(model.scores([[4, 4, 1], []])[0], model.scores([[]])[0])
-
-
-def test_errors_explain_the_problem():
-    documents, labels = corpus(seed=0)
-    with pytest.raises(ValueError, match="for each of the 60 documents, got 59"):
-        fit(documents, labels[1:], VOCABULARY, LABELS)
-    with pytest.raises(ValueError, match="the training documents have no words"):
-        fit([[], []], [[0], []], VOCABULARY, LABELS)
-    with pytest.raises(ValueError, match="share_of_words must be above 0 and at most 1"):
-        fit(documents, labels, VOCABULARY, LABELS, share_of_words=1.5)
 
 
 def test_the_recipe_prints_a_line_for_each_vocabulary(tmp_path, monkeypatch, capsys):

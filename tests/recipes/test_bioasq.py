@@ -46,13 +46,6 @@ def test_a_record_without_ids_uses_heading_names_as_ids(records_of):
     ]
 
 
-def test_ids_come_from_the_record_then_the_mapping_then_the_name(records_of):
-    records = [RECORD, RECORD | {"meshUI": ["D3", "D5"]}]
-    first, second = records_of(document(records), ui_of={"Mice": "D051379"})
-    assert first["meshUI"] == ["Animals", "D051379"]
-    assert second["meshUI"] == ["D3", "D5"]
-
-
 @pytest.mark.parametrize("options", [{"indent": 2}, {"separators": (",", ":"), "ensure_ascii": False}])
 @pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
 def test_any_json_layout_gives_the_same_records_at_any_buffer_size(records_of, monkeypatch, options, chunk):
@@ -72,34 +65,11 @@ def test_json_lines_give_the_same_records_as_json(records_of):
     assert records_of(gzip.compress(document().encode()), name="a.json.gz") == expected
 
 
-@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
-def test_another_encoding_can_be_named(records_of, name):
-    text = json.dumps(RECORD, ensure_ascii=False).replace("β, 😀", "")
-    content = text if name == "a.jsonl" else f'{{"articles": [{text}]}}'
-    (read,) = records_of(content.encode("cp1252"), name=name, encoding="windows-1252")
-    assert read["title"] == "Über Mäuse."
-
-
-def test_skip_mode_keeps_records_before_an_invalid_byte(records_of, monkeypatch):
-    monkeypatch.setattr(json_text, "_CHUNK", 7)
-    content = document(ensure_ascii=False).encode().replace(b'"pmid": "11"', b'"pmid": "11\xdf"')
-    report = ReadReport(on_error="skip")
-    assert [record["pmid"] for record in records_of(content, report)] == ["3", "5", "7"]
-    (problem,) = report.examples["damaged file"]
-    assert "damaged after 3 records: b'\\xdf" in problem
-    assert 'is not utf-8: pass the encoding of the file, such as encoding="windows-1252"' in problem
-
-
 MALFORMED = {
     "no pmid": ({key: RECORD[key] for key in RECORD if key != "pmid"}, "a record needs pmid, got the keys"),
-    "null pmid": (RECORD | {"pmid": None}, "pmid must not be empty, got None"),
-    "number for a title": (RECORD | {"title": 5}, "title must be text, got 5"),
     "text for headings": (RECORD | {"meshMajor": "Mice"}, "meshMajor must be a list of text, got 'Mice'"),
-    "number for a heading": (RECORD | {"meshMajor": [5]}, "a heading in meshMajor must be text, got 5"),
-    "empty heading": (RECORD | {"meshMajor": ["Mice", ""]}, "a heading in meshMajor must not be empty"),
     "fewer ids than names": (RECORD | {"meshUI": ["D1"]}, "1 meshUI for 2 meshMajor"),
     "word for a year": (RECORD | {"year": "recent"}, "year must be a year or null, got 'recent'"),
-    "fraction of a year": (RECORD | {"year": 1976.5}, "year must be a year or null"),
     "NUL": (RECORD | {"title": "a\0b"}, "title contains a NUL character"),
     "half a pair": (RECORD | {"abstractText": "\ud83d"}, "abstractText contains a lone surrogate"),
 }
@@ -127,27 +97,12 @@ def test_null_fields_are_read_as_empty(records_of):
     ("content", "message"),
     [
         ("", "empty file"),
-        ("5", "expected a list of objects, or an object per line, got '5'"),
         ('{"articles": {}}', r"expected a list of objects.*, got an object with the keys \['articles'\]"),
         (document()[:-9], "damaged after 4 records"),
-        (document() + document(), "damaged after 5 records: expected the end of the file"),
-        (document().replace('"pmid": "7"', '"pmid" "7"'), "damaged after 2 records: Expecting ':' delimiter"),
         (document().replace("}, {", "} {"), "damaged after 1 records: expected ','"),
         ('{"articles": [' + "[" * 100_003, "damaged after 0 records: nested too deeply"),
-        ('{"articles": [{"year": ' + "1" * 5003 + "}]}", "damaged after 0 records: Exceeds the limit"),
     ],
 )
 def test_a_damaged_file_is_named_with_the_number_of_records_read(records_of, content, message):
     with pytest.raises(ValueError, match=rf"a\.json: .*{message}"):
-        records_of(content)
-
-
-def test_records_may_exceed_the_buffer_but_not_the_limit(records_of, monkeypatch):
-    huge = RECORD | {"abstractText": "mice " * 100_003}
-    content = document([huge])
-    monkeypatch.setattr(json_text, "_CHUNK", 1 << 13)
-    (record,) = records_of(content)
-    assert record["abstractText"] == huge["abstractText"]
-    monkeypatch.setattr(json_text, "MAX_RECORD", 1 << 17)
-    with pytest.raises(ValueError, match="longer than 131,072"):
         records_of(content)

@@ -11,7 +11,6 @@ import train_table
 import train_units
 from transformers import TrainingArguments
 
-from hf_gile import GileConfig
 from hf_gile_cli.flag_names import unknown_flag
 from hf_gile_cli.flags import FlagParser, parse_settings
 
@@ -35,9 +34,7 @@ def parse(monkeypatch, tmp_path):
             ["--label", "tags"],
             "error: --label: unknown flag; did you mean --labels (Column with the label ids",
         ),
-        (["--lables", "tags"], "zeros and ones for each label) or --label_texts?; --help shows the flags"),
         (["--epochs", "3"], "did you mean --num_train_epochs ("),
-        (["--text-column", "body"], "did you mean --text (Columns with the text"),
         (["--zzz"], "error: --zzz: unknown flag; --help shows the flags"),
         (["notes.csv"], "error: 'notes.csv' does not belong to a flag"),
         (["--seed", "x"], "invalid int value: 'x'"),
@@ -65,14 +62,6 @@ def test_a_flag_may_have_dashes_or_underscores(parse, tmp_path):
     assert (recipe.label_file, args.learning_rate) == ("a.csv", 0.5)
 
 
-def test_the_help_of_a_negated_flag_says_what_it_switches_off():
-    help = {flag: action.help for flag, action in FlagParser(train_table.Recipe)._option_string_actions.items()}
-    assert help["--no_baselines"] == "Do not evaluate TF-IDF baselines."
-    assert help["--no-make-cards"] == "Do not write a card for the saved model."
-    assert help["--no_dataloader_pin_memory"] == "Set dataloader_pin_memory to false."
-    assert help["--baselines"].startswith("Also evaluate TF-IDF baselines")
-
-
 @pytest.mark.parametrize(("module", "columns"), [(train_table, 80), (train_units, 80), (train_bioasq, 200)])
 def test_help_has_a_line_per_setting_and_fits_on_two_screens(module, columns, monkeypatch):
     monkeypatch.setattr(shutil, "get_terminal_size", lambda *_: os.terminal_size((columns, 24)))
@@ -84,39 +73,13 @@ def test_help_has_a_line_per_setting_and_fits_on_two_screens(module, columns, mo
     assert any(line.startswith("  --overwrite_output_dir  ") for line in lines)  # takes no value
 
 
-def test_settings_take_types_defaults_and_help_from_configuration_fields(parse):
-    declared = train_units.Recipe.__dataclass_fields__
-    assert (declared["joint_size"].type, declared["joint_size"].default) == (int, GileConfig().joint_size)
-    assert declared["word_dropout"].type is float
-    assert declared["pooling"].metadata["choices"] == ("attention", "mean", "sum", "cls")
-    actions = FlagParser(train_units.Recipe)._actions
-    assert all(action.help for action in actions)
-    assert declared["joint_size"].metadata["help"].startswith("Size J of the joint space")
-    recipe, _ = parse("--label_rows", "--word_dropout", "0.25", "--pooling", "sum", recipe=train_units.Recipe)
-    assert (recipe.label_rows, recipe.word_dropout, recipe.pooling, recipe.max_words) == (True, 0.25, "sum", None)
-    with pytest.raises(SystemExit):
-        parse("--pooling", "men", recipe=train_units.Recipe)
-
-
-def test_an_output_folder_that_cannot_be_written_is_named(monkeypatch, tmp_path, capsys):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setattr(sys, "argv", ["x.py", "--use_cpu", "--output_dir", str(tmp_path / "file" / "out")])
-    with pytest.raises(SystemExit):
-        parse_settings(train_table.Recipe, {})
-    assert f"error: output_dir: cannot write to {tmp_path / 'file' / 'out'}" in capsys.readouterr().err
-
-
 WRONG = [
     ({"units": ["gile", "nosuch"]}, "units must be one of linear, gile, .*, got 'nosuch'"),
     ({"text_encoder_type": "wam"}, "text_encoder_type must be one of .*; did you mean wan"),
-    ({"word_dropout": 2.0}, "word_dropout"),
-    ({"text_encoder": "ENCODER", "label_encoder_type": "nosuch"}, "label_encoder_type"),
     ({"text_encoder": "absent/folder/of/mine"}, "text_encoder: cannot load absent/folder/of/mine"),
     ({"start_from": "ENCODER"}, "start_from: .* is a bert, not a GILE model"),
     ({"text_encoder_options": "{"}, "text_encoder_options must be JSON"),
     ({"word_vectors": "absent.txt"}, "word_vectors: no file absent.txt"),
-    ({"card": "absent.yaml"}, "card: no file absent.yaml"),
-    ({"negatives": "none"}, "negatives must be one of"),
     ({"train_files": ["absent.csv"]}, "train_files: nothing matches absent.csv"),
     ({"label_file": "absent.csv"}, "label_file: no file absent.csv"),
     ({"held_out": 2.0}, "held_out must be a fraction"),

@@ -11,7 +11,6 @@ from hf_gile import (
     GileConfig,
     GileForSequenceClassification,
     GileProcessor,
-    Label,
     LabelSet,
     build_tokenizer,
 )
@@ -88,37 +87,6 @@ def test_each_document_gets_its_best_labels_that_are_not_gold(monkeypatch, outpu
     assert columns.tolist() == sorted({*GOLD_COLUMNS.tolist(), *negatives(model, processor, number)})
 
 
-def test_only_trainable_columns_are_mined():
-    columns = torch.arange(1, 8)
-    model, processor = make_model(HardNegatives(2, columns=columns.tolist()))
-    hard = set(mine(model, processor, torch.tensor([10]))[0].tolist()) - {10}
-    assert hard == negatives(model, processor, 2, columns)
-    assert hard != negatives(model, processor, 2)
-
-
-def test_gold_labels_in_any_form_give_the_same_columns():
-    model, processor = make_model(HardNegatives(2))
-    gold = torch.tensor([[4], [3], [8]])
-    one_hot = torch.zeros(3, L).scatter_(1, gold, 1.0)
-    sampled = torch.tensor([3, 4, 8])
-    mined = [mine(model, processor, sampled, labels=labels)[0] for labels in (gold, gold[:, 0], one_hot)]
-    assert torch.equal(mined[0], mined[1])
-    assert torch.equal(mined[0], mined[2])
-
-
-@pytest.mark.parametrize("shape", [(6,), (3, 6)], ids=str)
-def test_hard_columns_count_once_and_others_keep_their_weights(shape):
-    model, processor = make_model(HardNegatives(1))
-    hard = negatives(model, processor, 1)
-    sampled = torch.tensor(sorted([*list(hard)[:1], *[column for column in range(L) if column not in hard][:5]]))
-    weights = torch.rand(shape, generator=torch.Generator().manual_seed(0)) + 2
-    columns, new = mine(model, processor, sampled, weights)
-    assert new.shape == (*shape[:-1], len(columns))
-    for position, column in enumerate(columns.tolist()):
-        before = weights[..., sampled == column][..., 0] if column not in hard else torch.ones(shape[:-1])
-        assert torch.equal(new[..., position], before), column
-
-
 def gradients(model, loss):
     model.zero_grad()
     loss.backward()
@@ -149,69 +117,3 @@ def test_sampled_losses_and_gradients_average_to_the_full_loss():
     assert len(set(miner.sizes)) > 1, "some samples contain a hard negative, some do not"
     assert sum(losses) / len(losses) == pytest.approx(full.item(), rel=1e-5)
     torch.testing.assert_close(sums / len(losses), expected, rtol=1e-4, atol=1e-5)
-
-
-def test_labels_are_encoded_again_every_few_steps():
-    model, processor = make_model(HardNegatives(1, refresh_steps=3))
-    before = mine(model, processor, GOLD_COLUMNS)[0]
-    with torch.no_grad():
-        model.gile.output_layer.label_projection.weight.neg_()  # with tanh, the best labels become the worst
-    stale = [mine(model, processor, GOLD_COLUMNS)[0] for _ in range(2)]
-    assert torch.equal(stale[0], before)
-    assert torch.equal(stale[1], before)
-    fresh = mine(model, processor, GOLD_COLUMNS)[0]
-    assert set(fresh.tolist()) == {*GOLD_COLUMNS.tolist(), *negatives(model, processor, 1)}
-    assert not torch.equal(fresh, before)
-
-
-def test_new_stored_labels_are_encoded_immediately():
-    model, processor = make_model(HardNegatives(99, refresh_steps=1000))
-    assert len(mine(model, processor, torch.tensor([0]))[0]) == L
-    model.set_labels(LabelSet.from_names(NAMES[:9]), processor)
-    assert mine(model, processor, torch.tensor([0]))[0].tolist() == list(range(9))
-
-
-def test_training_on_all_columns_needs_no_search(monkeypatch):
-    model, processor = make_model(HardNegatives(1))
-    monkeypatch.setattr(model, "project_stored_labels", None)
-    weights = torch.ones(L)
-    assert mine(model, processor, None, weights) == (None, weights)
-    assert mine(model, processor, ALL) == (ALL, None)
-    model.loss_function = UnitLoss(miner=HardNegatives(1, columns=[0, 2, 3]))
-    assert mine(model, processor, GOLD_COLUMNS) == (GOLD_COLUMNS, None)
-
-
-def test_hard_negatives_do_not_affect_evaluation_and_inference(monkeypatch):
-    model, processor = make_model()
-    documents = processor(TEXTS, return_tensors="pt")
-    model.eval()
-    before = model(**documents, labels=GOLD)
-    model.loss_function = UnitLoss(miner=HardNegatives(1))
-    monkeypatch.setattr(HardNegatives, "__call__", None)
-    after = model(**documents, labels=GOLD, sampled_columns=GOLD_COLUMNS)
-    assert torch.equal(after.loss, before.loss)
-    assert model.train()(**documents).logits.shape == (3, L)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"num_negatives": 0}, "num_negatives must be at least 1, got 0"),
-        ({"refresh_steps": 0}, "refresh_steps must be at least 1, got 0"),
-        ({"columns": []}, "columns must be distinct label indices, got 0"),
-        ({"columns": [-1, 3]}, "the lowest -1"),
-    ],
-    ids=["none", "never", "no columns", "below zero"],
-)
-def test_invalid_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        HardNegatives(**({"num_negatives": 3} | options))
-
-
-def test_a_model_of_several_languages_is_refused():
-    labels = [
-        Label(f"{name}{column}", name, language=("english", "german")[column > 5]) for column, name in enumerate(NAMES)
-    ]
-    model, _ = make_model(HardNegatives(1), labels=LabelSet(labels), languages=["english", "german"])
-    with pytest.raises(ValueError, match=r"this model has 2: .*UnitLoss\(miner=None\)"):
-        model.loss_function.miner(model, torch.zeros(3, 17), GOLD, GOLD_COLUMNS, None)

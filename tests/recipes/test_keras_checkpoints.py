@@ -1,9 +1,6 @@
 """Published checkpoints, and similar ones written here, against forward passes in plain numpy."""
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -11,8 +8,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from papers.attention import explain
 from papers.keras_checkpoints import from_keras
-from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoModelForSequenceClassification
+from transformers import AutoModel
 
 from hf_gile import GileModel, GileProcessor, LabelScoringPipeline
 from hf_gile.models.published_gile import (
@@ -21,17 +17,13 @@ from hf_gile.models.published_gile import (
     PublishedGileModel,
     PublishedHierarchicalEncoder,
 )
-from hf_gile.training import set_word_vectors
 
 h5py = pytest.importorskip("h5py", reason="reading Keras checkpoints needs h5py")
 
 PUBLISHED = [
     "gile/bi-gen__multi__en-ar__gile-mhan-enc__arabic__epoch_79",
-    "gile/bi-gen__multi__en-de__gile-mhan-att__english__epoch_262",
     "gile/bi-gen__multi__en-pt__gile-mhan-both__portuguese__epoch_64",
     "gile/enc-gen__gile-han-bigru__english__epoch_70",
-    "gile/enc-gen__gile-han-dense__german__epoch_170",
-    "gile/enc-gen__gile-han-gru__russian__epoch_84",
     "mhan/bi-gen__en-de__mhan-att__english__epoch_208",
     "mhan/enc-gen__en-ar__mhan-att__attbigru__arabic__epoch_19",
 ]
@@ -262,60 +254,6 @@ def test_too_long_documents_are_refused(tmp_path, texts):
         scores(model, words.repeat(1, 2, 1, 1), mask.repeat(1, 2, 1), labels, "english")
 
 
-CLEAN_ROOM = """
-import sys
-sys.modules["hf_gile"] = None
-import torch
-from safetensors.torch import load_file, save_file
-from transformers import AutoModel
-
-inputs = load_file(sys.argv[2])
-for kind in ("joint", "linear"):
-    model = AutoModel.from_pretrained(f"{sys.argv[1]}/{kind}", trust_remote_code=True).eval()
-    if kind == "linear":
-        inputs.pop("label_embeds")
-    with torch.no_grad():
-        save_file({"logits": model(**inputs, language="german").logits}, f"{sys.argv[1]}/{kind}.safetensors")
-"""
-
-
-@pytest.mark.slow
-def test_converted_models_give_the_same_logits_without_hf_gile_installed(tmp_path, texts):
-    words, mask, labels = texts
-    inputs = {"inputs_embeds": words.float(), "attention_mask": mask, "label_embeds": labels.float()}
-    save_file(inputs, tmp_path / "inputs.safetensors")
-    expected = {}
-    for kind, checkpoint in {
-        "joint": Checkpoint(2, "attbigru", "att", 2, "joint, shared"),
-        "linear": Checkpoint(1, "attgru", "enc", 3, "linear"),
-    }.items():
-        model = from_keras(*checkpoint.save(tmp_path))
-        model.save_pretrained(tmp_path / kind)
-        expected[kind] = scores(model, *inputs.values(), "german").logits
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment |= {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home")}
-    command = [sys.executable, "-W", "error", "-c", CLEAN_ROOM, str(tmp_path), str(tmp_path / "inputs.safetensors")]
-    result = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    for kind, logits in expected.items():
-        assert torch.equal(load_file(tmp_path / f"{kind}.safetensors")["logits"], logits)
-
-
-def test_words_can_be_added(tmp_path, texts):
-    model = from_keras(*Checkpoint().save(tmp_path)).double()
-    words, mask, labels = texts
-    assert model.get_input_embeddings().weight.eq(0).all()
-    vectors = torch.cat([torch.zeros(2, D), words[mask], labels])
-    model.resize_token_embeddings(len(vectors), mean_resizing=False)
-    set_word_vectors(model, vectors)
-    ids = torch.zeros(mask.shape, dtype=torch.long)
-    ids[mask] = torch.arange(2, 2 + int(mask.sum()))
-    label_ids = torch.arange(len(vectors) - L, len(vectors))[:, None]
-    with torch.no_grad():
-        by_words = model(input_ids=ids, label_input_ids=label_ids).logits
-    torch.testing.assert_close(by_words, scores(model, words, mask, labels, None).logits)
-
-
 def test_a_model_of_the_published_graph_stores_labels_and_shows_attention(tokenizer, label_set):
     sizes = {"max_sentences": 5, "max_sentence_words": 13, "max_label_words": 13, "num_labels": len(label_set)}
     config = PublishedGileConfig(vocab_size=len(tokenizer), embedding_size=D, hidden_size=H, **sizes)
@@ -399,12 +337,9 @@ def flags(**changes):
             r"layer dense_5: dense_5/bias contains NaN or infinity",
         ),
         (flags(enc="attdense"), r"no timedistributed layer for .*; check that .*args.json belongs to it"),
-        (flags(languages=["pt-br"]), r"args.json: .*'pt-br'"),
         (flags(languages="english"), r"args.json: languages must be a list of names, got 'english'"),
-        (flags(sdim=H + 1), r"args.json: ddim must be equal to sdim, 6, got 5"),
         (flags(swpad="30"), r"args.json: swpad must be a number, got '30'"),
         (flags(enc="attlstm"), r"args.json: enc must be one of attdense, attgru, attbigru, got 'attlstm'"),
-        (flags(onlyinput=True, onlylabel=True), r"args.json: onlyinput must be false where onlylabel is true"),
     ],
 )
 def test_weights_that_contradict_the_arguments_are_refused(tmp_path, change, message):
@@ -420,10 +355,6 @@ def test_broken_files_are_refused(tmp_path):
     weights.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match=r"weights.h5: not a complete HDF5 file of Keras weights: .*truncated"):
         from_keras(weights, args)
-    with h5py.File(weights, "w") as file:  # a whole model by model.save
-        file.create_group("model_weights/dense_1")
-    with pytest.raises(ValueError, match=r"weights.h5: not a complete HDF5 file of Keras weights.*weight_names"):
-        from_keras(weights, args)
     weights.write_bytes(whole)
     for text in ("{", "[1]"):
         args.write_text(text)
@@ -432,12 +363,3 @@ def test_broken_files_are_refused(tmp_path):
     args.unlink()
     with pytest.raises(FileNotFoundError, match=r"args.json"):
         from_keras(weights, args)
-
-
-def test_a_converted_model_loads_as_a_classifier_without_a_warning(tmp_path, capsys):
-    from_keras(*Checkpoint().save(tmp_path)).save_pretrained(tmp_path / "model")
-    capsys.readouterr()
-    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "model")
-    assert "MISSING" not in "".join(capsys.readouterr())
-    with pytest.raises(ValueError, match=r"call model.set_labels\(label_set, processor\) first"):
-        model.stored_inputs()

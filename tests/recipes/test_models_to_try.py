@@ -5,7 +5,6 @@ import hashlib
 import json
 import random
 import sys
-from pathlib import Path
 
 import models_to_try
 import pytest
@@ -92,14 +91,6 @@ def test_a_model_has_few_bits_in_the_file_a_card_and_sums_and_can_be_uploaded(ma
     assert push_folder(folder, "somebody/gile-gnd-en", dry_run=True).left_out == ["SHA256SUMS"]
 
 
-def test_a_limit_takes_the_first_records_and_their_labels(data):
-    source = models_to_try.write_tables("gnd_en", data, data / "cut", limit=2)
-    files = [*source.train_files, *source.test_files, source.label_file]
-    train, test, labels = [list(map(json.loads, Path(file).read_text().splitlines())) for file in files]
-    assert [row["id"] for row in train] == ["train0", "train1"]
-    assert {row["id"] for row in labels} == {label for row in (*train, *test) for label in row["subjects"]}
-
-
 def test_the_general_scorer_is_stored_with_its_card_and_scores_as_before(tmp_path, monkeypatch, save_text_encoder):
     texts = ["the goalkeeper of a team", *models_to_try.TOPICS]
     encoder = FoundEncoder("sentence-transformers/all-MiniLM-L6-v2", save_text_encoder(texts=texts))
@@ -114,13 +105,3 @@ def test_the_general_scorer_is_stored_with_its_card_and_scores_as_before(tmp_pat
     with torch.no_grad():
         before = scorer(**processor(texts[:1], return_tensors="pt")).logits
     assert torch.allclose(logits(folder, texts[0]), before, atol=0.05)
-
-
-def test_bad_arguments_are_refused_before_training(data, monkeypatch, capsys):
-    for given, problem in ({"--output_dir": data}, "a new folder"), ({"--data": data / "none"}, "No such file"):
-        flags = {"--data": data, "--output_dir": data / "out", **given}
-        words = [str(word) for pair in flags.items() for word in pair]
-        monkeypatch.setattr(sys, "argv", ["models_to_try.py", "gnd_en", *words])
-        with pytest.raises(SystemExit):
-            models_to_try.main()
-        assert problem in capsys.readouterr().err

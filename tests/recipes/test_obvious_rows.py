@@ -61,16 +61,6 @@ def test_the_linear_svm_equals_scikit_learn(tmp_path):
     assert figures["seconds"] > 0
 
 
-def test_unseen_labels_are_ranked_by_their_best_text_cosine(tmp_path):
-    test = documents(["ache of a tooth", "zebra in rats", "milk"], [["caries"], ["zebra"], ["milk", "zebra"]])
-    unseen = [Label("caries", "Caries", "a decay of teeth", synonyms=("tooth ache",)), Label("zebra", "Zebra")]
-    rows = obvious_rows.obvious_rows(study_of(tmp_path, test, labels=unseen), ())
-    assert rows["tfidf_cosine"]["test"]["test_unseen_documents"] == 3
-    assert rows["tfidf_cosine"]["test"]["test_unseen_precision_at_1"] == pytest.approx(2 / 3)
-    assert "test_unseen_documents" not in rows["tfidf_linear_svm"]["test"]
-    assert rows["tfidf_linear_svm"]["test"]["test_documents"] == 1
-
-
 def test_the_table_has_no_figures_over_labels_that_a_system_cannot_score(tmp_path):
     lines, unseen = [], [Label("caries", "Caries"), Label("zebra", "Zebra")]
     study = study_of(
@@ -87,25 +77,6 @@ def test_the_table_has_no_figures_over_labels_that_a_system_cannot_score(tmp_pat
     assert cosine.split()[-2] == "50.00"
     assert {len(line) for line in (headings, svm, cosine)} == {len(headings)}
     assert notes[0] == "test documents: 2; labels: 3 seen, 2 unseen"
-
-
-def test_excluded_labels_do_not_count(tmp_path):
-    texts = ["ventricle pumped ferritin", "milk of infant"]
-    alone = documents(texts, [["iron"], ["milk"]])
-    restricted = documents(texts, [["iron"], ["milk"]], excluded=[["heart"], []])
-    rows = [obvious_rows.obvious_rows(study_of(tmp_path, test), ())["tfidf_linear_svm"] for test in (alone, restricted)]
-    assert [row["test"]["test_one_error"] for row in rows] == [0.5, 0.0]
-
-
-def test_labels_held_out_for_validation_are_excluded_from_the_test(tmp_path):
-    gold = [[*row, "rat"] if "rats" in text else row for text, row in zip(TEXTS, GOLD, strict=True)]
-    rat = Label("rat", "Rats", seen=True, count=9)
-    test = documents(["rats, ferritin"], [["iron", "rat"]])
-    study = study_of(tmp_path, test, gold, labels=[rat], held_out_labels=1)
-    assert len(study.held_out) == 1
-    rows = obvious_rows.obvious_rows(study, ())
-    assert "test_unseen_documents" not in rows["tfidf_cosine"]["test"]  # all remaining labels are seen
-    assert rows["tfidf_cosine"]["test"]["test_documents"] == 1
 
 
 def test_single_label_documents_are_measured_by_the_best_label(tmp_path):
@@ -138,20 +109,3 @@ def test_neighbours_replace_an_svm_that_would_take_minutes(tmp_path, monkeypatch
     expected = [sum(cosines[row] ** 2 for row in near if name in GOLD[row]) for name in WORDS]
     scores = obvious_rows.neighbours(words, study.described)(words.documents["test"])[0]
     np.testing.assert_allclose(scores, np.array(expected) / (cosines[near] ** 2).sum())
-
-
-@pytest.mark.parametrize(
-    ("limits", "names", "message"),
-    [
-        ({"MAX_DOCUMENTS": 11}, [], "TF-IDF baselines left out: 12 documents take more than a minute"),
-        ({"MAX_CELLS": 1, "MAX_PRODUCTS": 1}, [], "scikit-learn baselines, in the table below: none within a minute"),
-    ],
-)
-def test_skipped_slow_baselines_are_reported(tmp_path, monkeypatch, limits, names, message):
-    lines = []
-    for name, value in limits.items():
-        monkeypatch.setattr(obvious_rows, name, value)
-    test = documents(["a zebra"], [["zebra"]])
-    study = study_of(tmp_path, test, labels=[Label("zebra", "Zebra")], lines=lines)
-    assert list(obvious_rows.obvious_rows(study, ())) == names
-    assert lines[-1] == message

@@ -3,14 +3,11 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load
 
 from hf_gile.resources import resource
 
@@ -54,17 +51,9 @@ def test_accelerate_trains_in_two_processes_on_a_cpu(train):
 
 
 @pytest.mark.slow
-def test_accelerate_and_torchrun_train_the_same_weights_and_fsdp_on_a_cpu_is_called_ignored(train):
-    weights = []
-    for launcher in (
-        ["accelerate.commands.launch", "--use_fsdp", "--fsdp_version", "2", "--num_processes", "2"],
-        ["torch.distributed.run", "--nproc_per_node", "2"],
-    ):
-        said, folder = train(launcher, ["--use_cpu", "--no_baselines"], "gile")
-        assert "training in 2 processes" in said
-        assert ("FSDP is ignored on a CPU" in said) == ("--use_fsdp" in launcher)
-        weights.append(load((folder / "gile" / "model" / "model.safetensors").read_bytes()))
-        shutil.rmtree(folder)
-    first, second = weights
-    for name, tensor in first.items():
-        torch.testing.assert_close(second[name], tensor, rtol=1e-6, atol=1e-6)
+def test_fsdp_on_a_cpu_is_called_ignored(train):
+    launcher = ["accelerate.commands.launch", "--use_fsdp", "--fsdp_version", "2", "--num_processes", "2"]
+    said, folder = train(launcher, ["--use_cpu", "--no_baselines"], "gile")
+    assert "training in 2 processes" in said
+    assert "FSDP is ignored on a CPU" in said
+    assert (folder / "gile" / "model" / "model.safetensors").is_file()

@@ -1,6 +1,5 @@
 import gzip
 import json
-from functools import partial
 
 import pytest
 from papers.records import load_records, read_records
@@ -148,40 +147,11 @@ def test_update_files_revise_and_delete_earlier_records(baseline, load, num_proc
         assert report.examples["deleted"][0].endswith("pubmed24n0002.xml.gz: citation 2 (pmid 13)")
 
 
-def test_file_names_order_updates_while_paths_order_records(baseline):
-    files = sorted(baseline.iterdir())[::-1]
-    records = list(read_records(files))
-    assert {record["pmid"]: record["title"] for record in records} == REVISED
-    assert pmids(records) == ["17", "5", "19", "11", "7"]
-
-
 def test_gaps_in_the_file_numbers_are_counted(baseline, load):
     (baseline / "pubmed24n0002.xml.gz").unlink()
     _, report = load(baseline)
     assert report.left_out["missing file"] == 1
     assert report.examples["missing file"][0].startswith("pubmed24n0002 is missing between files")
-
-
-def test_records_revised_by_a_damaged_update_are_skipped(baseline, load):
-    path = baseline / "pubmed24n0004.xml.gz"
-    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).replace(b"Last.", b"Last.\0")))
-    with pytest.raises(ValueError, match=r"pubmed24n0004\.xml\.gz: damaged after 1 records: .*Char 0x0"):
-        load(baseline)
-    dataset, report = load(baseline, on_error="skip")
-    assert dict(zip(dataset["pmid"], dataset["title"], strict=True)) == {
-        key: title for key, title in REVISED.items() if key != "5"
-    }
-    assert report.left_out == {"superseded": 3, "deleted": 2, "damaged file": 1}
-
-
-def test_a_pmid_repeated_across_xml_and_json_is_refused(write, load):
-    paths = [write("a.xml", raw(3), raw(3, title="Later.")), write("b.json", raw(5), raw(3, title="JSON"))]
-    for read in (lambda **options: list(read_records(paths, ReadReport(**options))), partial(load, paths)):
-        with pytest.raises(ValueError, match=r"b\.json: pmid 3 was read before"):
-            read()
-    dataset, report = load(paths, on_error="skip")
-    assert list(zip(dataset["pmid"], dataset["title"], strict=True)) == [("3", "Later."), ("5", "On mice.")]
-    assert report.left_out == {"superseded": 1, "repeated pmid": 1}
 
 
 @pytest.fixture
@@ -207,20 +177,3 @@ def test_repeated_pmids_are_dropped_alike_with_any_number_of_processes(large, lo
     assert list(dataset) == expected
     assert of_dataset == report
     assert dataset._fingerprint == first._fingerprint
-
-
-def test_a_stream_drops_the_same_repeated_pmids_in_every_epoch(large, load):
-    stream, report = load(large, on_error="skip", streaming=True)
-    assert stream.num_shards > 7
-    expected = list(read_records(large, ReadReport("skip")))
-    assert list(stream) == expected
-    assert report.left_out == {"repeated pmid": 7}
-    pairs = list(zip(stream, stream, strict=True))
-    assert pairs == list(zip(expected, expected, strict=True))
-    with pytest.raises(ValueError, match=r"a\.jsonl: pmid 13 was read before"):
-        list(load(large, streaming=True)[0])
-
-
-def test_unusable_records_do_not_count_as_duplicates(write, load):
-    paths = [write("a.json", raw(3, abstractText=""), raw(5)), write("b.json", raw(3))]
-    assert pmids(read_records(paths)) == load(paths)[0]["pmid"][:] == ["5", "3"]

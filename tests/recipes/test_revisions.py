@@ -12,7 +12,6 @@ from papers.revisions import (
     SUPERSEDED,
     Scan,
     compute_fates,
-    read_revisions,
     scan,
 )
 
@@ -78,11 +77,8 @@ def test_a_scan_does_not_depend_on_the_chunk_size(scanned, monkeypatch, search_o
 
 ODD = {
     "a comment": document(f"<!-- {citation(3)} -->", citation(5)),
-    "CDATA": document(citation(5).replace(COMMENT, f"<A><![CDATA[{citation(3)}]]></A>")),
-    "other quotes": document(citation(5).replace('"', "'")),
     "a sign of markup in an attribute": document(citation(5).replace('"MEDLINE"', '"a > b"')),
     "a comment before the pmid": document(citation(5).replace("<PMID", "<!-- <PMID>3</PMID> --><PMID", 1)),
-    "space around the pmid": document(citation(" 5\n")),
     "an entity": document(citation("&five;"), head='<!DOCTYPE PubmedArticleSet [<!ENTITY five "5">]>'),
     "UTF-16": document(citation(5), head='<?xml version="1.0" encoding="utf-16"?>').encode("utf-16"),
 }
@@ -91,15 +87,6 @@ ODD = {
 @pytest.mark.parametrize("content", ODD.values(), ids=ODD)
 def test_ambiguous_xml_is_left_to_the_parser(scanned, content):
     assert scanned(content) == ([5], [1], [])
-
-
-def test_non_numeric_pmids_keep_their_position(scanned):
-    for pmid in ("", "x5", "0", "05", "123456789", "५"):
-        assert scanned(document(citation(3), citation(pmid), citation(7))) == ([3, 0, 7], [1, 1, 1], [])
-    bare = "<PubmedArticle><MedlineCitation/></PubmedArticle>"
-    assert scanned(document(citation(3), "<PubmedArticle/>", bare, citation(7)))[0] == [3, 0, 0, 7]
-    outside = "<PubmedArticle><MedlineCitation /><PMID>5</PMID></PubmedArticle>"
-    assert scanned(document(citation(3), outside))[0] == [3, 0]
 
 
 def test_damaged_files_report_the_readable_citations(scanned):
@@ -125,14 +112,6 @@ def scan_of(*pmids, versions=None, deletions=()):
     return Scan(np.array(pmids, np.uint32), np.array(versions, np.uint8), np.array(deletions, np.uint32).reshape(-1, 2))
 
 
-def test_the_newest_version_of_a_citation_counts():
-    assert (CURRENT, SUPERSEDED, DELETED) == (0, 1, 2)
-    assert compute_fates([]).tolist() == []
-    assert compute_fates([scan_of(0, 0), scan_of(0)]).tolist() == [0, 0, 0]  # no numbers
-    assert compute_fates([scan_of(3, 3, versions=[2, 1]), scan_of(3)]).tolist() == [0, 1, 1]
-    assert compute_fates([scan_of(3, 5), scan_of(7, deletions=[[1, 5], [1, 11]])]).tolist() == [0, 2, 0]
-
-
 def test_the_newest_version_is_the_same_as_in_sequential_reading():
     generator = random.Random(0)
     scans, sequential, newest = [], [], {}
@@ -155,12 +134,3 @@ def test_the_newest_version_is_the_same_as_in_sequential_reading():
                     sequential[position] = SUPERSEDED
                 newest[pmids[number]] = (versions[number], len(sequential) - 1)
     assert compute_fates(scans).tolist() == sequential
-
-
-def test_file_names_give_the_order_in_any_folder(write, tmp_path):
-    (tmp_path / "updates").mkdir()
-    first = write(document(citation(3), citation(5)), "pubmed24n0001.xml")
-    second = write(document(citation(5)), "updates/pubmed24n0002.xml")
-    revisions = read_revisions([second, first])
-    assert list(revisions.of(str(first))) == [CURRENT, SUPERSEDED]
-    assert list(revisions.of(str(second))) == [CURRENT]

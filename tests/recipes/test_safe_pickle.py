@@ -64,12 +64,6 @@ def test_arrays_are_restored(load, array, protocol):
     assert got.dtype == array.dtype.newbyteorder("=")  # numpy converts them when reading
 
 
-def test_arrays_written_by_numpy_1_are_read(load):
-    data = pickle.dumps(np.arange(3), 2).replace(b"numpy._core.", b"numpy.core.")
-    assert b"numpy.core.multiarray" in data
-    assert load(data).tolist() == [0, 1, 2]
-
-
 def test_pickles_of_python_2_are_read(load):
     # (['\xc5\xbe', u'\xe9'], array([1.5], dtype=float32)), as cPickle of Python 2 with numpy 1 writes them
     data = (
@@ -91,11 +85,8 @@ def test_gzip_is_detected_by_its_first_bytes(load, tmp_path):
 
 ATTACKS = {
     "os.system": lambda mark: Call(os.system, f"touch {mark}"),
-    "eval": lambda mark: Call(eval, f"open({mark!r}, 'w')"),
-    "open": lambda mark: Call(open, mark, "w"),
     "getattr": lambda mark: Call(getattr, mark, "upper"),
     "numpy.memmap": lambda mark: Call(np.memmap, mark, "u1", "w+", 0, 8),
-    "numpy.testing.measure": lambda mark: Call(np.testing.measure, f"open({mark!r}, 'w')"),
 }
 
 
@@ -211,25 +202,3 @@ def test_a_compressed_pickle_that_expands_too_much_is_refused(tmp_path, monkeypa
     with pytest.raises(ValueError, match=r"vectors\.pkl\.gz: .*if you trust it, decompress it \(gunzip\)"):
         load_pickle(tmp_path / "vectors.pkl.gz")
     assert len(load_pickle(tmp_path / "vectors.pkl")) == 5 << 10
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"", "empty file"),
-        (b"the 0.1 0.2\n", "expected a pickle"),
-        (b"Pthe\n.", "persistent"),
-        (gzip.compress(pickle.dumps([1]))[:-9], "damaged compressed file"),
-    ],
-    ids=["empty", "text", "persistent", "cut"],
-)
-def test_files_of_another_format_are_refused(load, data, message):
-    with pytest.raises(ValueError, match=rf"vectors\.pkl: {message}|vectors\.pkl: expected .*{message}"):
-        load(data)
-
-
-def test_a_truncated_pickle_is_refused(load):
-    data = pickle.dumps((["the", "a"], [np.arange(3.0), np.arange(3.0)]), 2)
-    for length in range(1, len(data), 7):
-        with pytest.raises(ValueError, match=r"vectors\.pkl: expected a pickle"):
-            load(data[:length])

@@ -34,7 +34,3 @@ def test_a_killed_actor_neither_loses_nor_repeats_rows(make_model, tmp_path):
     for row in rows:
         assert row["labels"] == expected["labels"][row["id"] % len(TEXTS)]
         assert row["scores"] == pytest.approx(expected["scores"][row["id"] % len(TEXTS)], rel=1e-5)
-
-    rows = pq.read_table(tmp_path / "by_recipe").to_pylist()
-    assert sorted(row["title"] for row in rows) == ["Milk.", "Rats."]
-    assert all(len(row["labels"]) == 5 and row["note"] is None for row in rows)

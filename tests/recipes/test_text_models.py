@@ -138,12 +138,6 @@ def test_incompatible_settings_are_named(tmp_path, settings, message):
         Recipe(**settings).check(TrainingArguments(str(tmp_path), use_cpu=True))
 
 
-def test_a_metric_of_unseen_labels_needs_held_out_labels(run):
-    done, results = run("--metric_for_best_model", "eval_validation_unseen_one_error")
-    assert results is None
-    assert "hold out labels with --held_out_labels" in done.stderr
-
-
 @pytest.mark.slow
 def test_a_model_on_a_frozen_encoder_can_be_trained_with_its_encoder(run, tmp_path):
     common = ["--units", "gile_rows", "--label_texts", "name", "--num_train_epochs", "2", "--make_cards", "false"]

@@ -93,16 +93,6 @@ def test_the_recipe_trains_evaluates_saves_and_scores_typed_labels(tmp_path, arg
     assert len(results["gile"]["history"]) % 2 == 0  # validation and test
 
 
-@pytest.mark.slow
-def test_the_saved_folder_works_in_a_process_without_hf_gile(tmp_path, arguments, run_recipe):
-    typed = ["Ferritin", "Cardiac Output"]
-    flags = ["--text_encoder_type", "han", "--candidate_labels", *typed, "--units", "gile", "--make_cards", "false"]
-    result = run_recipe("train_bioasq", [*arguments, *flags])
-    assert result.returncode == 0, result.stderr
-    last = result.stdout[result.stdout.index("loaded in a process without hf_gile") :]
-    assert all(name in last for name in (*typed, "Human Heart"))
-
-
 UNITS = [
     *("bilinear_n16", "bilinear_yh15", "constrained", "only_label", "only_input", "hinge", "label_encoder"),
     *("wsabie", "aitextml"),

@@ -79,15 +79,6 @@ def test_two_languages_are_trained_together_and_reported_separately(run):
     assert model.eval()(**inputs).logits.argmax() == 7
 
 
-def test_a_small_joint_space_by_the_equation_gets_a_hint(data, run_recipe):
-    words = settings(data, "--units", "gile", "--num_train_epochs", "1", "--save_models", "false")
-    for flag in ("--joint_size", "--hidden_size"):
-        del words[words.index(flag) : words.index(flag) + 2]
-    done = run_recipe("train_dw", words, data)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "joint size 7\n  Eq. 19 gives few labels a small joint space: --joint_size sets its size" in done.stdout
-
-
 @pytest.mark.slow
 def test_a_low_resource_run_on_a_single_language_measures_unseen_labels(run):
     arguments = ["--languages", "german", "--text_encoder_type", "nn", "--percent", "50", "--held_out", "0.4"]
@@ -98,25 +89,6 @@ def test_a_low_resource_run_on_a_single_language_measures_unseen_labels(run):
     assert result["test"]["test_unseen_documents"] > 0
     assert not (output / "gile" / "model").exists()
     assert "of them unseen in training" in done.stdout
-
-
-@pytest.mark.slow
-def test_single_label_documents_are_trained_with_softmax(run, data):
-    for path in data.glob("*/*.json"):
-        content = json.loads(path.read_text())
-        content["X_ids"] = [sentences[:1] for sentences in content["X_ids"]]
-        content["Y_ids"] = [labels[:1] for labels in content["Y_ids"]]
-        path.write_text(json.dumps(content))
-    done, output = run("--units", "gile")
-    assert done.returncode == 0, done.stderr[-3000:]
-    result = json.loads((output / "results.json").read_text())["gile"]
-    assert all(result[language]["test"]["test_accuracy"] > 0.8 for language in WORDS)
-    assert "fixed_f1" not in result["english"]
-    assert "eval_accuracy" in result["history"][0]
-    assert "accuracy / macro-F1" in done.stdout
-    config = json.loads((output / "gile" / "model" / "config.json").read_text())
-    assert config["problem_type"] == "single_label_classification"
-    assert config["calibration"]["seen"]["method"] == "platt"
 
 
 @pytest.mark.parametrize(

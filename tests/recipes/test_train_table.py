@@ -6,9 +6,7 @@ import random
 import re
 
 import pytest
-import torch
 from datasets import ClassLabel, Dataset, Features, Value
-from safetensors.torch import load_file
 from transformers import AutoConfig, pipeline
 
 from hf_gile import LabelSet
@@ -71,25 +69,6 @@ def test_a_single_csv_file_is_split_and_trained_on(tmp_path, run):
     assert {"results.json", "settings.yaml", "auto"} <= written
 
 
-@pytest.mark.slow
-def test_the_order_of_rows_changes_neither_choices_nor_weights(tmp_path, run):
-    rows = list(make_rows(120, ["heart", "milk", "iron", "kidney"], seed=1))
-    columns = ["--text", "title", "body", "--labels", "tags", "--separator", ";", "--id", "key", "--baselines", "false"]
-    saved = []
-    for seed in (1, 2):
-        random.Random(seed).shuffle(rows)
-        write_csv(tmp_path / "notes.csv", rows)
-        done, results = run("--train_files", "notes.csv", "--overwrite_output_dir", *columns)
-        assert done.returncode == 0, done.stderr[-3000:]
-        folder = tmp_path / "out/auto/model"
-        weights = load_file(folder / "model.safetensors")
-        saved.append((weights, (folder / "labels.jsonl").read_text(), results["auto"]["chosen"]))
-    first, second = saved
-    assert first[1:] == second[1:]
-    for name, weight in first[0].items():
-        torch.testing.assert_close(second[0][name], weight, atol=1e-6, rtol=0)
-
-
 def test_a_dataset_with_a_single_class_each_is_trained_on_with_softmax(tmp_path, run):
     draw = random.Random(0)
     names = list(WORDS)
@@ -130,21 +109,10 @@ def test_an_annif_corpus_and_vocabulary_are_trained_on(tmp_path, run):
     assert results["auto"]["test"]["test_seen_average_precision"] > 0.9
 
 
-def test_unknown_labels_prompt_for_a_separator(tmp_path, run):
-    tags = [["milk"], ["iron", "milk"], ["heart", "milk"]] * 20
-    rows = [{"key": row, "title": "a", "body": f"a {row}", "tags": names} for row, names in enumerate(tags)]
-    write_csv(tmp_path / "notes.csv", rows)
-    (tmp_path / "labels.csv").write_text("id,name\nmilk,Milk\n")
-    columns = ["--text", "body", "--labels", "tags"]
-    done, _ = run("--train_files", "notes.csv", *columns, "--label_file", "labels.csv")
-    assert re.search(r"cells such as '\w+; milk' look like several labels, .*: pass --separator ';', or", done.stderr)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--format", "xml", "--train_files", "notes.csv"], "format must be one of table, annif, got 'xml'"),
-        (["--format", "annif", "--train_files", "notes.pdf"], "notes.pdf"),
         ([], "no training documents: pass --train_files"),
         (["--train_files", "notes.csv", "--dataset", "x"], "pass either --dataset or files"),
         (

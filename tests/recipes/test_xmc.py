@@ -1,9 +1,7 @@
 """Extreme classification data: every file layout gives the same documents, labels and excluded pairs."""
 
 import gzip
-import io
 import json
-from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -79,11 +77,6 @@ def forms():
     uid, row = "B{}", "{}"
     return {
         "json": ({"trn.json": json_lines(TRAIN), "tst.json": json_lines(TEST), "lbl.json": labels} | FILTERS, uid),
-        "json and label texts": (
-            {"raw/trn.json.gz": json_lines(TRAIN), "raw/tst.json": json_lines(TEST), "raw/Yf.txt": lines(LABELS)}
-            | FILTERS,
-            uid,
-        ),
         "texts": (texts | golds | {"Y.txt": lines(LABELS), "Yf.txt": "no labels"} | FILTERS, row),
         "texts of Windows": (
             {name: content.replace("\n", "\r\n") for name, content in (texts | golds).items()}
@@ -141,28 +134,6 @@ def test_every_file_layout_gives_the_same_data(write, load, form):
     assert report.homonyms == 2
 
 
-def test_titles_and_contents_become_texts_label_names_and_descriptions(write, load):
-    folder = write(
-        {
-            "trn.json": '{"uid": 7, "title": " Trap ", "content": "For mice.", "target_ind": [1, 0, 1]}\n',
-            "lbl.json": '{"title": "Cheese", "content": "Old."}\n{"title": null, "content": "A long text."}\n',
-        }
-    )
-    corpus = load(folder, ["train"])
-    assert list(corpus.documents) == ["train"]
-    assert list(corpus.documents["train"]) == [
-        {"id": "7", "text": "Trap\nFor mice.", "labels": ["1", "0"], "excluded": []}
-    ]
-    assert corpus.label_set.texts == ["Cheese: Old.", "A long text."]
-
-
-def test_labels_that_occur_only_in_test_documents_are_unseen(write, load):
-    corpus = load(write(forms()["texts"][0]), ["test"])
-    assert not any(corpus.label_set.seen)
-    corpus = load(write(forms()["texts"][0]))
-    assert corpus.label_set.seen == [True, True, False, True, True]
-
-
 def test_another_encoding_is_read_and_a_wrong_encoding_named(write, load):
     contents = forms()["texts"][0] | {
         "trn_X.txt": lines(text for text, _ in TRAIN).replace("\u2028", " ").encode("latin-1")
@@ -182,14 +153,7 @@ def test_another_encoding_is_read_and_a_wrong_encoding_named(write, load):
     ("form", "changes", "message"),
     [
         ("json", {"trn.json": "{\n"}, r"trn\.json: line 1: not JSON"),
-        ("json", {"trn.json": '{"title": "x"}'}, "line 1: target_ind must be a list of label numbers, got None"),
         ("json", {"trn.json": '{"title": "x", "target_ind": [5]}'}, "line 1: no label 5, only 0 to 4"),
-        (
-            "json",
-            {"filter_labels_train.txt": "0\n"},
-            r"filter_labels_train\.txt: line 1: expected the numbers of a doc",
-        ),
-        ("json", {"filter_labels_train.txt": "\n0 5\n"}, "line 2: no label 5, only 0 to 4"),
         ("json", {"filter_labels_train.txt": "5 0\n"}, r"refers to document 5, but .*trn\.json has 5, counted from 0"),
         (
             "texts",
@@ -197,11 +161,6 @@ def test_another_encoding_is_read_and_a_wrong_encoding_named(write, load):
             r"trn_X\.txt: line 1: .*trn_X_Y\.txt: line 2: expected a whole",
         ),
         ("texts", {"trn_X_Y.txt": "5 5\n0:1\n\n\n\n"}, r"trn_X_Y\.txt: line 1 declares 5 documents, but 4 follow"),
-        (
-            "texts",
-            {"trn_X_Y.txt": "4 5\n0:1\n\n\n\n"},
-            r"line 5: .*trn_X_Y\.txt has labels for only 4 documents",
-        ),
         (
             "texts",
             {"trn_X_Y.txt": "6 5\n0:1\n\n\n\n\n\n"},
@@ -218,61 +177,6 @@ def test_malformed_lines_and_differing_sizes_are_named_or_skipped(write, load, f
     report = ReadReport("skip")
     assert 0 < len(load(folder, ["train"], report=report).documents["train"]) <= 3
     assert {"malformed document", "malformed label", "malformed pair", "damaged file"} & set(report.left_out)
-
-
-def test_the_first_hundred_lines_decide_whether_lines_have_uids(write, load):
-    texts = lines(f"B{number}->x->y" for number in range(100)) + "B100->z\n"
-    contents = {"trn_X.txt": texts, "trn_X_Y.txt": "101 1\n" + "0\n" * 101, "Y.txt": "Mice -> rats\n"}
-    with pytest.raises(ValueError, match=r"trn_X\.txt: line 101: expected uid->text, as in previous lines"):
-        load(write({**contents, "trn_X.txt": texts.replace("B100->z", "y -> z")}), ["train"])
-    corpus = load(write(contents), ["train"])
-    assert corpus.documents["train"][0]["id"] == "B0"
-    assert corpus.documents["train"][0]["text"] == "x->y"
-    assert corpus.label_set.names == ["Mice -> rats"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"trn_X_Y.txt": "0:1 1:1\n"}, r"trn_X_Y\.txt: line 1: expected the numbers of documents and labels, got '0:1"),
-        ({"trn_X_Y.txt": "5 6\n"}, r"trn_X_Y\.txt: 6 labels, but 5 label texts"),
-    ],
-)
-def test_labels_that_do_not_match_the_matrix_are_refused(write, load, changes, message):
-    with pytest.raises(ValueError, match=message):
-        load(write(forms()["texts"][0] | changes), report=ReadReport("skip"))
-
-
-def saved(array, **changes):
-    """Returns the bytes of a matrix, with changes to its arrays."""
-    from scipy import sparse
-
-    sink = io.BytesIO()
-    sparse.save_npz(sink, array)
-    arrays = dict(np.load(io.BytesIO(sink.getvalue()))) | changes
-    sink = io.BytesIO()
-    np.savez(sink, **arrays)
-    return sink.getvalue()
-
-
-@lru_cache
-def broken_matrices():
-    valid = matrix(TRAIN)
-    return {
-        "a sparse matrix by rows, .*got .*csc.*tocsr": saved(valid.tocsc()),
-        "a sparse matrix by rows, .*not a zip": saved(valid)[:-100],
-        r"the arrays of the sparse matrix do not match": saved(valid, indptr=np.array([0, 2, 1, 4, 5, 6])),
-        r"arrays of the sparse matrix do not match": saved(valid, indices=np.array([0, 1, 2, 3, 4, 5])),
-        " has labels for only 4 documents": saved(matrix(TRAIN[:4])),
-        " has labels for more": saved(matrix([*TRAIN, TRAIN[0]])),
-    }
-
-
-@pytest.mark.parametrize("message", broken_matrices())
-def test_broken_matrices_are_named(write, load, message):
-    contents = forms()["matrices"][0] | {"Y.trn.npz": broken_matrices()[message]}
-    with pytest.raises(ValueError, match=rf"Y\.trn\.npz.*{message}|{message}.*Y\.trn\.npz"):
-        load(write(contents))
 
 
 def test_filtered_pairs_are_not_labels(write, load):
@@ -294,11 +198,6 @@ def test_filtered_pairs_reach_the_model_as_excluded_columns(write, load, make_mo
     assert rows["excluded_columns"] == [[1, 2], [], [0]]
 
 
-def test_explicit_zeros_of_a_matrix_are_not_labels(write, load):
-    texts = {"trn_X.txt": "x\ny\n", "Y.txt": "Mice\nRats\n", "trn_X_Y.txt": "2 2\n0:0 1:1\n0\n"}
-    assert load(write(texts), ["train"]).documents["train"]["labels"] == [["1"], ["0"]]
-
-
 def test_missing_files_and_bags_of_words_are_refused(write, load):
     contents = forms()["texts"][0]
     folder = write(contents)
@@ -315,12 +214,3 @@ def test_missing_files_and_bags_of_words_are_refused(write, load):
         load(folder)
     with pytest.raises(ValueError, match=r"splits are 'train' and 'test', got \["):
         load(folder, ["dev"])
-
-
-def test_the_cache_notices_changed_labels_and_filters(write, load):
-    contents = forms()["texts"][0]
-    assert load(write(contents)).documents["test"]["labels"] == [["0"], ["1", "2"]]
-    assert load(write({"tst_X_Y.txt": "2 5\n4:1\n1:1 2:1\n"})).documents["test"]["labels"] == [["4"], ["1", "2"]]
-    assert load(write({"filter_labels_test.txt": "0 1\n1 3\n"})).documents["test"]["excluded"] == [["1"], ["3"]]
-    (write({}) / "filter_labels_test.txt").unlink()
-    assert load(write({})).documents["test"]["excluded"] == [[], []]
