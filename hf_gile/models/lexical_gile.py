@@ -78,11 +78,9 @@ class LexicalFeatures:
 
 
 def pad_features(lists: Mapping[str, Sequence[Sequence[int]]]) -> dict[str, Tensor]:
-    """Pads lists of `lexical_ids` and `lexical_counts` to the longest of B documents, `(B, F)` each."""
-    return {
-        "lexical_ids": pad_rows(lists["lexical_ids"], -1),
-        "lexical_counts": pad_rows(lists["lexical_counts"], 0),
-    }
+    """Pads lists of `lexical_ids` and `lexical_counts`, if any, to the longest of B documents, `(B, F)` each."""
+    padding = {"lexical_ids": -1, "lexical_counts": 0}
+    return {name: pad_rows(rows, padding[name]) for name, rows in lists.items()}
 
 
 def list_features(texts: Iterable[str]) -> dict[str, list[list[int]]]:

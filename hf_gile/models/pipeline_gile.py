@@ -10,7 +10,7 @@ Shapes: B texts, P pieces of a text, L labels, J joint size.
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache, partial
+from functools import cache
 from numbers import Real
 from os import PathLike
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from transformers.utils import logging
 
 from .checks_gile import check_whole_number
 from .languages_gile import check_language, get_language_columns
-from .lexical_gile import LexicalFeatures, Postings
+from .lexical_gile import LexicalFeatures, Postings, pad_features
 from .losses_gile import widened
 from .processing_gile import check_processor
 from .search_gile import Bias, Choice, TopLabels, best_labels, compute_scores, get_bias, project_label_set
@@ -230,7 +230,8 @@ class LabelScoringPipeline(Pipeline):
         if labels is not None:
             requests = [replace(item, labels=labels) if item.labels is None else item for item in requests]
         options = Options(**chosen)
-        read = self.encode([request.text for request in requests], options)
+        texts = self.tokenize([request.text for request in requests], options)
+        read = self.embed(texts, options)
         state = cache(self.model.gile.label_state)
         by_labels: dict[int, list[int]] = {}
         for position, request in enumerate(requests):
@@ -244,7 +245,11 @@ class LabelScoringPipeline(Pipeline):
             for position, answer in zip(positions, answers, strict=True):
                 described = _format_labels(label_set or self.model.label_set, names, answer.columns.tolist(), options)
                 best[position] = described | {"scores": answer.scores}
-        columns = {"request": requests, "best": best, "known": read.known}
+        columns = {
+            "request": requests,
+            "best": best,
+            "known": [any(map(self.processor.knows, text.pieces)) for text in texts],
+        }
         return columns if batched else {name: values[0] for name, values in columns.items()}
 
     def _names(self, label_set: Any, options: Options) -> Mapping[int, str]:
@@ -257,28 +262,42 @@ class LabelScoringPipeline(Pipeline):
             return config.id2label
         columns = get_language_columns(config, check_language(config, options.label_language or options.language))
 
-        def make() -> dict[int, str]:
-            return dict(enumerate(stored[columns].id2label().values(), columns.start))
+        return self._cache.fact(
+            stored,
+            f"names from {columns.start}",
+            None,
+            lambda: dict(enumerate(stored[columns].id2label().values(), columns.start)),
+        )
 
-        return self._cache.fact(stored, f"names from {columns.start}", None, make)
+    def tokenize(self, texts: Sequence[Any], options: Options) -> list["TokenizedText"]:
+        """Tokenizes texts, without the model; thread-safe, so that other threads may score meanwhile.
+
+        Raises:
+            ValueError: If a text or the language is invalid; the message names the position.
+        """
+        pieces = self.processor.pieces(texts, options.language, is_cut=options.long_texts == "cut")
+        words = self.processor.count_words(texts, as_tensors=False)
+        return [
+            TokenizedText(parts, {name: rows[row] for name, rows in words.items()}) for row, parts in enumerate(pieces)
+        ]
 
     @torch.no_grad()
-    def encode(self, texts: Sequence[Any], options: Options) -> "EncodedTexts":
-        """Encodes texts. First pieces are a batch, so that codes of short texts do not depend on `long_texts`."""
+    def embed(self, texts: Sequence["TokenizedText"], options: Options) -> "EncodedTexts":
+        """Encodes tokenized texts, by the `options` of `tokenize`.
+
+        First pieces are a batch, so that codes of short texts do not depend on `long_texts`.
+        """
         if self.model.training:  # checked for each batch, since a stream may be read between training steps
             self.model.eval()
-        language = options.language
-        pieces = self.processor.pieces(texts, language, is_cut=options.long_texts == "cut")
-        codes, text_embeds = self._encode_batch([parts[0] for parts in pieces], language)
-        others = [piece for parts in pieces for piece in parts[1:]]
+        codes, text_embeds = self._encode_batch([text.pieces[0] for text in texts], options.language)
+        others = [piece for text in texts for piece in text.pieces[1:]]
         size = max(_PIECES_AT_ONCE, len(texts))
         batches = [others[start : start + size] for start in range(0, len(others), size)]
-        other_codes = torch.cat([codes[:0], *(self._encode_batch(batch, language)[0] for batch in batches)])
-        rest = other_codes.split([len(parts) - 1 for parts in pieces])
+        other_codes = torch.cat([codes[:0], *(self._encode_batch(batch, options.language)[0] for batch in batches)])
+        rest = other_codes.split([len(text.pieces) - 1 for text in texts])
         stacked = {row: torch.cat([codes[row, None], part]) for row, part in enumerate(rest) if len(part)}
-        lexical = self.model.gile.lexical_features(self.processor.count_words(texts), text_embeds)
-        known = [any(map(self.processor.knows, parts)) for parts in pieces]
-        return EncodedTexts(codes, stacked, lexical, known)
+        words = pad_features({name: [text.words[name] for text in texts] for name in texts[0].words})
+        return EncodedTexts(codes, stacked, self.model.gile.lexical_features(words, text_embeds))
 
     def _encode_batch(self, documents: list[Any], language: str | None) -> tuple[Tensor, Tensor]:
         """Returns `(B, J)` text codes and `(B, H)` vectors of documents of ids."""
@@ -404,8 +423,9 @@ class LabelScoringPipeline(Pipeline):
         postings = None
         if model.gile.output_layer.counts_words:
             inputs_state = (state(), compute_state(model.gile.output_layer.lexical.idf), label_language)
-            build = partial(model.build_postings, labels, label_language)
-            postings = self._cache.fact(labels, "postings", inputs_state, build)
+            postings = self._cache.fact(
+                labels, "postings", inputs_state, lambda: model.build_postings(labels, label_language)
+            )
         return _LabelSide(codes, bias, postings, slice(0, len(codes)), label_language)
 
     def _has_all_seen(self, labels: object, side: "_LabelSide") -> bool:
@@ -428,9 +448,7 @@ class LabelScoringPipeline(Pipeline):
 
         # Not the label set itself, which would never be released.
         state = (stored and weakref.ref(stored), side.columns, side.language, sorted(model.config.thresholds.items()))
-        if label_set is not None:
-            return self._cache.fact(label_set, f"passed {name}", state, compute)
-        return self._cache.fact(model.stored_labels, name, state, compute)
+        return self._cache.fact(label_set or model.stored_labels, name, state, compute)
 
 
 class StoredLabelsPipeline(LabelScoringPipeline):
@@ -576,13 +594,19 @@ def _read_row(position: int, texts: Any, read: Callable[[Any, str], Any]) -> Any
     return read(texts[position], f"text[{position}]")
 
 
+class TokenizedText(NamedTuple):
+    """A text as ids."""
+
+    pieces: list[Any]  # as `GileProcessor.pieces`
+    words: dict[str, list[int]]  # as `GileProcessor.count_words`
+
+
 class EncodedTexts(NamedTuple):
     """Encoded texts."""
 
     codes: Tensor  # (B, J), codes of the first pieces
     pieces: dict[int, Tensor]  # (P, J) codes of the pieces of longer texts, by position
     lexical: LexicalFeatures | None  # of whole texts
-    known: list[bool]  # whether the encoded part of each text has a known word
 
 
 class _LabelSide(NamedTuple):

@@ -2,9 +2,9 @@
 
 from .guard import Connection, Limits
 from .learning import Correction, Learner
-from .messages import Project, Suggestion, describe
+from .messages import Project, Question, Suggestion, describe
 from .service import make_app
-from .suggesting import Suggester, Wanted
+from .suggesting import Suggester
 
 __all__ = [
     "Connection",
@@ -12,9 +12,9 @@ __all__ = [
     "Learner",
     "Limits",
     "Project",
+    "Question",
     "Suggester",
     "Suggestion",
-    "Wanted",
     "describe",
     "make_app",
 ]

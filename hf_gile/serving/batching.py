@@ -5,15 +5,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
-from typing import Generic, TypeVar
+from threading import get_ident
+from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
-
-_PAUSE = 1e-4
-"""Seconds, for each further text of a batch, in which clients may send the next text: then these share a batch."""
+_READERS = 4
+"""Number of threads that read items."""
 
 
 class Overloaded(Exception):
@@ -24,24 +23,36 @@ class Failed(Exception):
     """The answer to an item could not be computed; the argument is the error, of any kind."""
 
 
-class Batcher(Generic[Item, Answer]):
-    """Answers items in batches, in the order in which they arrive.
+class Batcher(Generic[Item, Result]):
+    """Reads the items of each request in a pool of threads, and answers the items of all requests in batches.
 
-    A single thread computes the answers. Items that arrive while it is busy wait for the next batch, so batches grow
-    with the load, and a lone request is answered immediately.
+    A single thread computes the answers. Items that are read while it is busy share the next batch, so batches grow
+    with the load, and a lone request waits for no other. To bound the memory, at most as many requests as there are
+    items in two batches are read before their answers are computed.
 
     Args:
-        answer: Function that maps a list of items to their answers; runs in a thread.
+        answer: Function that maps a list of read items to their answers.
         batch_size: Maximum number of items in a batch.
         max_waiting: Maximum number of waiting items.
+        read: Function that prepares a list of items for `answer`, in any thread; by default, nothing changes.
     """
 
-    def __init__(self, answer: Callable[[list[Item]], Iterable[Answer]], batch_size: int, max_waiting: int) -> None:
+    def __init__(
+        self,
+        answer: Callable[[list[Any]], Iterable[Result]],
+        batch_size: int,
+        max_waiting: int,
+        read: Callable[[list[Item]], Iterable[Any]] = list,
+    ) -> None:
         self._answer = answer
         self._batch_size = batch_size
         self._max_waiting = max_waiting
-        self._waiting: deque[tuple[Item, asyncio.Future[Answer]]] = deque()
-        self._started: float | None = None
+        self._read = read
+        self._requests = asyncio.Semaphore(2 * batch_size)
+        self._waiting: set[Future[Result]] = set()
+        self._items: deque[tuple[Any, Future[Result]]] = deque()
+        self._started: dict[int, float] = {}
+        self._readers = ThreadPoolExecutor(_READERS)
         self._thread = ThreadPoolExecutor(1)
 
     def __len__(self) -> int:
@@ -49,10 +60,11 @@ class Batcher(Generic[Item, Answer]):
         return len(self._waiting)
 
     def busy_seconds(self) -> float:
-        """Returns how long the current batch has been computed; 0 without a batch."""
-        return 0.0 if self._started is None else time.monotonic() - self._started
+        """Returns how long a thread has read a request or computed a batch, at most; 0 if all threads are idle."""
+        now = time.monotonic()
+        return now - min([now, *self._started.values()])
 
-    async def __call__(self, items: Sequence[Item]) -> list[Answer]:
+    async def __call__(self, items: Sequence[Item]) -> list[Result]:
         """Answers items.
 
         Args:
@@ -65,59 +77,55 @@ class Batcher(Generic[Item, Answer]):
         """
         if len(self) + len(items) > self._max_waiting:
             raise Overloaded
-        loop = asyncio.get_running_loop()
-        futures = [loop.create_future() for _ in items]
-        self._waiting.extend(zip(items, futures, strict=True))
-        if self._started is None:
-            self._started = time.monotonic()
-            loop.call_soon(self._start, loop)  # after the other requests that arrive just now
+        futures: list[Future[Result]] = [Future() for _ in items]
+        self._waiting.update(futures)
         try:
-            return list(await asyncio.gather(*futures))
+            async with self._requests:
+                self._readers.submit(self._prepare, list(items), futures)
+                return list(await asyncio.gather(*map(asyncio.wrap_future, futures)))
         finally:
+            self._waiting.difference_update(futures)
             for future in futures:  # the client may have disconnected or timed out
                 future.cancel()
 
-    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Starts the next batch in the thread, if items are waiting."""
-        self._started = None
-        batch = [self._waiting.popleft() for _ in range(min(self._batch_size, len(self)))]
-        if batch:
-            self._started = time.monotonic()
-            pending = [(item, future) for item, future in batch if not future.done()]
-            finish = partial(self._finish, loop, [future for _, future in pending])
-            answers = self._thread.submit(self._answers, [item for item, _ in pending])
-            # The service may have ended meanwhile, as after a text that takes too long.
-            answers.add_done_callback(lambda done: loop.is_closed() or loop.call_soon_threadsafe(finish, done))
+    def _prepare(self, items: list[Item], futures: list[Future[Result]]) -> None:
+        """Reads the items of a request, and starts to compute the answers."""
+        for item, future in zip(self._attempt(self._read, items), futures, strict=True):
+            if not isinstance(item, Exception):
+                self._items.append((item, future))
+            elif future.set_running_or_notify_cancel():
+                future.set_exception(item)
+        for _ in items[:: self._batch_size]:
+            self._thread.submit(self._compute)
 
-    def _finish(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        futures: list[asyncio.Future[Answer]],
-        answers: Future[Sequence[Answer | Exception]],
-    ) -> None:
-        """Hands over the answers to a batch, and starts the next when the clients had time to ask again."""
-        for future, answer in zip(futures, answers.result(), strict=True):
-            if future.done():
-                continue
+    def _compute(self) -> None:
+        """Computes the answers to the next batch."""
+        batch = [self._items.popleft() for _ in range(min(self._batch_size, len(self._items)))]
+        self._waiting.difference_update(future for _, future in batch)
+        pending = [(item, future) for item, future in batch if future.set_running_or_notify_cancel()]
+        answers = self._attempt(self._answer, [item for item, _ in pending])
+        for (_, future), answer in zip(pending, answers, strict=True):
             if isinstance(answer, Exception):
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
-        loop.call_later(_PAUSE * (len(futures) - 1), self._start, loop)
 
-    def _answers(self, items: list[Item]) -> Sequence[Answer | Exception]:
-        """Returns an answer or an error for each item; after an error, items are retried one by one.
+    def _attempt(self, function: Callable[[list[Any]], Iterable[Any]], items: list[Any]) -> list[Any]:
+        """Returns a result or an error for each item; after an error, items are retried one by one.
 
-        No error ends the worker, not even SystemExit or a panic of a Rust library, which is no Exception.
+        No error ends a thread, not even SystemExit or a panic of a Rust library, which is no Exception.
         """
         if not items:
             return []
+        self._started[get_ident()] = time.monotonic()
         try:
-            answers = list(self._answer(items))
-            if len(answers) != len(items):
-                raise RuntimeError(f"{len(answers)} answers to {len(items)} items")
+            results = list(function(items))
+            if len(results) != len(items):
+                raise RuntimeError(f"{len(results)} results for {len(items)} items")
         except BaseException as error:
             if len(items) > 1:
-                return [answer for item in items for answer in self._answers([item])]
+                return [result for item in items for result in self._attempt(function, [item])]
             return [error if isinstance(error, ValueError) else Failed(error)]
-        return answers
+        finally:
+            self._started.pop(get_ident(), None)
+        return results

@@ -146,7 +146,8 @@ class Learner:
         return inverse * (LEVERAGE / leverage)
 
     def _encode(self, texts: Sequence[str]) -> EncodedTexts:
-        return self._pipe.encode(texts, Options(language=self.index.language))
+        options = Options(language=self.index.language)
+        return self._pipe.embed(self._pipe.tokenize(texts, options), options)
 
     def _apply(self, corrections: Sequence[Correction], read: EncodedTexts) -> None:
         """Changes the codes of the labels of documents, a document at a time."""

@@ -46,12 +46,6 @@ class NumberedSuggestions(Suggestions):
     document_id: str | None = None
 
 
-class Backend(BaseModel):
-    """The backend of a project."""
-
-    backend_id: str = "hf-gile"
-
-
 class Vocabulary(BaseModel):
     """The labels of the model."""
 
@@ -75,7 +69,7 @@ class Project(BaseModel):
     project_id: str
     name: str
     language: str
-    backend: Backend = Backend()
+    backend: dict[str, str] = {"backend_id": "hf-gile"}
     vocab: Vocabulary
     vocab_language: str
     is_trained: bool = True
@@ -92,19 +86,6 @@ class Vocabularies(BaseModel):
     """All vocabularies."""
 
     vocabs: list[Vocabulary]
-
-
-class Info(BaseModel):
-    """Title and version of the service."""
-
-    title: str
-    version: str
-
-
-class Health(BaseModel):
-    """Status of the service."""
-
-    status: str
 
 
 class Problem(BaseModel):

@@ -11,7 +11,7 @@ from functools import partial
 from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
@@ -22,15 +22,13 @@ from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 
 from ..masking import masked
-from .batching import Batcher, Failed, Overloaded
+from .batching import Batcher, Failed, Item, Overloaded, Result
 from .guard import Guard, Limits, refusal
 from .learning import JournalFull
 from .messages import (
     BATCH,
     Corrected,
     Documents,
-    Health,
-    Info,
     NumberedSuggestions,
     Problem,
     Project,
@@ -41,10 +39,7 @@ from .messages import (
     Text,
     Vocabularies,
 )
-from .suggesting import Wanted
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+from .suggesting import Suggester
 
 logger = logging.getLogger(__name__)
 
@@ -54,9 +49,6 @@ CONTENT_TYPES = {
     "learn": ("application/json",),
 }
 """Content types of the bodies of requests, by the last part of the path."""
-
-Suggest = Callable[[list[Wanted]], list[list[Suggestion]]]
-"""Maps texts to the best labels of each, see `Suggester`."""
 
 Learn = Callable[[Sequence[Corrected]], None]
 """Learns from corrected documents, see `Suggester.learn`."""
@@ -94,7 +86,7 @@ def _error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def make_app(
-    suggest: Suggest,
+    suggester: Suggester,
     project: Project,
     limits: Limits | None = None,
     token: str | None = None,
@@ -103,7 +95,7 @@ def make_app(
     """Creates the service.
 
     Args:
-        suggest: Function that scores texts, such as a `Suggester`.
+        suggester: Reads and scores texts.
         project: Description of the model.
         limits: Limits of the service.
         token: Token required by all requests except those of `OPEN`, as `Authorization: Bearer TOKEN`, or as the
@@ -111,18 +103,19 @@ def make_app(
         learn: Function that learns from corrected documents; by default they are refused.
     """
     limits = limits or Limits()
-    batcher = Batcher(suggest, limits.batch_size, limits.waiting)
-    lessons = Batcher(partial(map, learn), 1, limits.waiting) if learn is not None else None
+    batcher = Batcher(suggester, limits.batch_size, limits.waiting, suggester.read)
+    lessons: Batcher[Sequence[Corrected], None] | None = None
+    if learn is not None:
+        lessons = Batcher(partial(map, learn), 1, limits.waiting)
     registry = CollectorRegistry()
     seconds = Histogram("hf_gile_request_seconds", "Request durations", ["method", "path", "status"], registry=registry)
     Gauge("hf_gile_waiting_texts", "Waiting texts", registry=registry).set_function(lambda: len(batcher))
 
-    async def answer(wanted: Sequence[Wanted], threshold: float) -> list[list[Suggestion]]:
-        if len(wanted) > limits.waiting:
+    async def answer(questions: Sequence[Question]) -> list[list[Suggestion]]:
+        if len(questions) > limits.waiting:
             raise HTTPException(400, f"at most {limits.waiting} texts can wait here: send fewer in a request")
-        items = [item._replace(limit=min(item.limit, limits.labels)) for item in wanted]
-        answers = await _compute(batcher, items, limits.seconds)
-        return [[label for label in suggestions if label.score >= threshold] for suggestions in answers]
+        items = [item.model_copy(update={"limit": min(item.limit, limits.labels)}) for item in questions]
+        return await _compute(batcher, items, limits.seconds)
 
     async def teach(documents: Sequence[Corrected]) -> None:
         if lessons is None:
@@ -135,11 +128,11 @@ def make_app(
     app.add_exception_handler(RequestValidationError, _respond)
 
     @app.get("/health", responses=_error_responses(503))
-    async def health() -> Health:
+    async def health() -> dict[str, str]:
         busy = batcher.busy_seconds()
         if busy > limits.seconds:
-            raise HTTPException(503, f"a batch of texts has been computed for {busy:.0f} seconds: restart the service")
-        return Health(status="ok")
+            raise HTTPException(503, f"texts have been tokenized or scored for {busy:.0f} seconds: restart the service")
+        return {"status": "ok"}
 
     @app.get("/metrics", responses=_error_responses(), response_class=PlainTextResponse)
     async def metrics() -> Response:
@@ -197,8 +190,8 @@ def _descriptions(project: Project) -> APIRouter:
     api = APIRouter(prefix="/v1")
 
     @api.get("/", responses=_error_responses())
-    async def info() -> Info:
-        return Info(title="Annif REST API, by hf-gile", version=version("hf-gile"))
+    async def info() -> dict[str, str]:
+        return {"title": "Annif REST API, by hf-gile", "version": version("hf-gile")}
 
     @api.get("/vocabs", responses=_error_responses())
     async def vocabs() -> Vocabularies:
@@ -216,8 +209,8 @@ def _descriptions(project: Project) -> APIRouter:
     return api
 
 
-Answer = Callable[[Sequence[Wanted], float], Awaitable[list[list[Suggestion]]]]
-"""Maps texts and a minimum probability to the labels of each text."""
+Answer = Callable[[Sequence[Question]], Awaitable[list[list[Suggestion]]]]
+"""Maps texts to the labels of each."""
 
 Uris = list[Text]
 
@@ -246,16 +239,17 @@ def _project(project: Project, answer: Answer, teach: Callable[[Sequence[Correct
     """Creates the routes that suggest labels, and learn from corrected documents."""
     api = APIRouter(prefix="/v1/projects/{project_id}")
     languages: dict[str, Any] = {"enum": [project.vocab_language]}
+    content = {name: {"schema": Question.model_json_schema()} for name in CONTENT_TYPES["suggest"]}
 
-    schema = {"schema": Question.model_json_schema()}
-    body = {"required": True, "content": dict.fromkeys(CONTENT_TYPES["suggest"], schema)}
-
-    @api.post("/suggest", responses=_error_responses(400, 404, 500, 503), openapi_extra={"requestBody": body})
+    @api.post(
+        "/suggest",
+        responses=_error_responses(400, 404, 500, 503),
+        openapi_extra={"requestBody": {"required": True, "content": content}},
+    )
     async def suggest(project_id: str, request: Request) -> Suggestions:
         asked = await _read_question(request)
         _check(project, project_id, asked.language)
-        wanted = Wanted(asked.text, asked.limit, asked.exclude, asked.include_branch, asked.evidence)
-        return Suggestions(results=(await answer([wanted], asked.threshold))[0])
+        return Suggestions(results=(await answer([asked]))[0])
 
     @api.post("/suggest-batch", responses=_error_responses(400, 404, 500, 503))
     async def suggest_batch(
@@ -269,8 +263,10 @@ def _project(project: Project, answer: Answer, teach: Callable[[Sequence[Correct
         evidence: bool = False,
     ) -> list[NumberedSuggestions]:
         _check(project, project_id, language)
-        wanted = [Wanted(document.text, limit, exclude, include_branch, evidence) for document in body.documents]
-        answers = await answer(wanted, threshold)
+        wanted = Question.model_construct(
+            limit=limit, threshold=threshold, exclude=exclude, include_branch=include_branch, evidence=evidence
+        )
+        answers = await answer([wanted.model_copy(update={"text": item.text}) for item in body.documents])
         return [
             NumberedSuggestions(results=results, document_id=document.document_id)
             for results, document in zip(answers, body.documents, strict=True)

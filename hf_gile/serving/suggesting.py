@@ -1,6 +1,7 @@
 """Suggests the labels stored with a model, and learns from corrected documents."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -9,31 +10,21 @@ from torch import Tensor
 
 from ..models import LabelScoringPipeline
 from ..models.labels_gile import Label
-from ..models.pipeline_gile import EncodedTexts, Options
+from ..models.pipeline_gile import EncodedTexts, Options, TokenizedText
 from ..scoring.evidence import find_evidence
 from .learning import Correction, Learner
-from .messages import Corrected, Evidence, Parent, Suggestion
+from .messages import Corrected, Evidence, Parent, Question, Suggestion
 
 _MOST_EVIDENCE = 5
 """Maximum number of parts of a text that are evidence for a label."""
 
 
-class Wanted(NamedTuple):
-    """A text, and which of its labels are wanted.
+class ReadQuestion(NamedTuple):
+    """A question whose text is tokenized, and the ids of the labels that may be suggested; None for all."""
 
-    Args:
-        text: The text.
-        limit: Maximum number of labels.
-        exclude: URIs of labels that are not suggested.
-        include_branch: URIs of labels; if any, only these and their descendants are suggested.
-        evidence: Whether to find the words for each label.
-    """
-
-    text: str
-    limit: int
-    exclude: Collection[str] = ()
-    include_branch: Collection[str] = ()
-    evidence: bool = False
+    question: Question
+    allowed: set[str] | None
+    text: TokenizedText
 
 
 class Suggester:
@@ -59,25 +50,33 @@ class Suggester:
         self._learner = learner
         self._index = learner and learner.index
         self._labels = labels
-        self._defaults = {name: value for name, value in pipe._forward_params.items() if name != "labels"}
+        self._options = Options(**{name: value for name, value in pipe._forward_params.items() if name != "labels"})
 
-    @torch.inference_mode()
-    def __call__(self, wanted: Sequence[Wanted]) -> list[list[Suggestion]]:
-        """Returns the best labels of each text.
+    def read(self, questions: Sequence[Question]) -> list[ReadQuestion]:
+        """Tokenizes texts and looks up labels. Other threads may score meanwhile.
 
         Raises:
             ValueError: If a text cannot be read, or a URI is unknown.
         """
-        allowed = [self._allowed(item) for item in wanted]
-        limits = [item.limit if ids is None else len(self._labels) for item, ids in zip(wanted, allowed, strict=True)]
-        options = Options(**self._defaults | {"top_k": max([1, *limits])})
-        read = self._pipe.encode([item.text for item in wanted], options)
+        texts = self._pipe.tokenize([question.text for question in questions], self._options)
+        return [ReadQuestion(item, self._allowed(item), text) for item, text in zip(questions, texts, strict=True)]
+
+    @torch.inference_mode()
+    def __call__(self, questions: Sequence[ReadQuestion]) -> list[list[Suggestion]]:
+        """Returns the best labels of each text."""
+        limits = [len(self._labels) if allowed is not None else item.limit for item, allowed, _ in questions]
+        options = replace(self._options, top_k=max([1, *limits]))
+        read = self._pipe.embed([text for *_, text in questions], options)
         state = self._pipe.model.gile.label_state
-        answers = self._pipe.select(self._index, read, options, state, range(len(wanted)))
+        answers = self._pipe.select(self._index, read, options, state, range(len(questions)))
         suggestions = []
-        for row, (item, ids, answer) in enumerate(zip(wanted, allowed, answers, strict=True)):
+        for row, ((item, ids, _), answer) in enumerate(zip(questions, answers, strict=True)):
             pairs = zip(answer.columns.tolist(), answer.scores.tolist(), strict=True)
-            best = [pair for pair in pairs if ids is None or self._labels[pair[0]].id in ids][: item.limit]
+            best = [
+                (column, score)
+                for column, score in pairs
+                if score >= item.threshold and (ids is None or self._labels[column].id in ids)
+            ][: item.limit]
             suggestions.append([self._describe(self._labels[column], score) for column, score in best])
             if item.evidence:
                 self._add_evidence(suggestions[-1], item.text, [column for column, _ in best], read, row, options)
@@ -85,7 +84,7 @@ class Suggester:
 
     def prepare(self) -> None:
         """Encodes the labels, so that the first request need not wait for this."""
-        self([Wanted("", 1)])
+        self(self.read([Question(text=" ", limit=1)]))
 
     def learn(self, documents: Sequence[Corrected]) -> None:
         """Learns from texts with all their labels.
@@ -109,7 +108,7 @@ class Suggester:
             raise ValueError(f"no label has the URI {uri!r:.100}")
         return label_id
 
-    def _allowed(self, item: Wanted) -> set[str] | None:
+    def _allowed(self, item: Question) -> set[str] | None:
         """Returns the ids of the labels that may be suggested; None for all."""
         if not item.exclude and not item.include_branch:
             return None
@@ -144,7 +143,10 @@ class Suggester:
         def logits(texts: EncodedTexts) -> Tensor:
             return self._pipe.logits(self._index, texts, options, columns)
 
-        evidence = find_evidence(lambda texts: logits(self._pipe.encode(texts, options)), text, logits(read)[row])
+        def score(texts: list[str]) -> Tensor:
+            return logits(self._pipe.embed(self._pipe.tokenize(texts, options), options))
+
+        evidence = find_evidence(score, text, logits(read)[row])
         for suggestion, parts in zip(suggestions, evidence, strict=True):
             suggestion.evidence = [Evidence(text=part, weight=weight) for part, weight in parts[:_MOST_EVIDENCE]]
 

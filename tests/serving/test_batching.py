@@ -88,13 +88,74 @@ def test_excess_texts_are_refused_and_the_others_answered():
 
 def test_texts_of_a_disconnected_client_are_not_scored():
     sizes = []
+    started = threading.Event()
+    may_go_on = threading.Event()
+
+    def answer(texts):
+        started.set()
+        may_go_on.wait(10)
+        return answer_lengths(sizes)(texts)
 
     async def ask():
-        batcher = Batcher(answer_lengths(sizes), batch_size=8, max_waiting=10)
-        gone, stays = asyncio.create_task(batcher(["gone", "gone"])), asyncio.create_task(batcher(["stays"]))
+        batcher = Batcher(answer, batch_size=8, max_waiting=10)
+        first = asyncio.create_task(batcher(["first"]))
+        while not started.is_set():
+            await asyncio.sleep(0)
+        gone = asyncio.create_task(batcher(["gone", "gone"]))
+        stays = asyncio.create_task(batcher(["stays"]))
         await asyncio.sleep(0)
         gone.cancel()
-        return await stays
+        await asyncio.sleep(0)
+        may_go_on.set()
+        return await asyncio.gather(first, stays)
 
-    assert asyncio.run(ask()) == [5]
-    assert sizes == [1]
+    assert asyncio.run(ask()) == [[5], [5]]
+    assert sizes == [1, 1]
+
+
+def test_texts_are_read_while_a_batch_is_computed():
+    read = []
+    may_go_on = threading.Event()
+
+    def note(texts):
+        read.extend(texts)
+        return [text.upper() for text in texts]
+
+    def answer(texts):
+        assert may_go_on.wait(10)
+        return texts
+
+    async def ask():
+        batcher = Batcher(answer, batch_size=2, max_waiting=20, read=note)
+        tasks = [asyncio.create_task(batcher([text])) for text in "abcdef"]
+        while len(read) < 4:
+            await asyncio.sleep(0)
+        assert len(read) == 4  # of two batches, to bound the memory
+        may_go_on.set()
+        return await asyncio.gather(*tasks)
+
+    assert asyncio.run(ask()) == [[letter] for letter in "ABCDEF"]
+    assert sorted(read) == list("abcdef")
+
+
+def test_a_request_may_have_more_texts_than_a_batch():
+    sizes = []
+
+    async def ask():
+        return await Batcher(answer_lengths(sizes), batch_size=2, max_waiting=10)(["a"] * 5)
+
+    assert asyncio.run(ask()) == [1] * 5
+    assert sizes == [2, 2, 1]
+
+
+def test_a_text_that_cannot_be_read_affects_no_other_text():
+    def read(texts):
+        return [int(text) for text in texts]
+
+    async def ask():
+        batcher = Batcher(list, batch_size=8, max_waiting=10, read=read)
+        return await asyncio.gather(*map(batcher, (["1"], ["2", "two"], ["3"])), return_exceptions=True)
+
+    first, bad, last = asyncio.run(ask())
+    assert (first, last) == ([1], [3])
+    assert "'two'" in str(bad)

@@ -20,6 +20,15 @@ FORM = b"Content-Type: application/x-www-form-urlencoded\r\n"
 AUTHORIZATION = b"Authorization: Bearer %b\r\n" % TOKEN.encode()
 
 
+class Unlabelled:
+    """Stands for a `Suggester` that suggests nothing."""
+
+    read = list
+
+    def __call__(self, texts):
+        return [[] for _ in texts]
+
+
 @pytest.fixture
 def serve():
     """Serves without a model; returns a function that opens a connection and sends bytes."""
@@ -27,7 +36,7 @@ def serve():
 
         def start(token=TOKEN, **limits):
             bounds = Limits(**limits)
-            app = make_app(lambda texts: [[] for _ in texts], PROJECT, bounds, token)
+            app = make_app(Unlabelled(), PROJECT, bounds, token)
             protocol = partial(Connection, limits=bounds, opened={})
             server = uvicorn.Server(uvicorn.Config(app, port=0, http=protocol, ws="none", log_level="error"))
             listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))

@@ -29,12 +29,24 @@ def pipe(make_model):
     return LabelScoringPipeline(model=model, processor=processor)
 
 
+class Fake:
+    """Stands for a `Suggester`: answers texts by a function."""
+
+    def __init__(self, suggest):
+        self.read = list
+        self._suggest = suggest
+
+    def __call__(self, texts):
+        return self._suggest(texts)
+
+
 @pytest.fixture
 def make_client(pipe):
     """Makes a client of a service; by default of a tiny model."""
 
     def make(suggest=None, token=None, **limits):
-        return TestClient(make_app(suggest or Suggester(pipe), PROJECT, Limits(**limits), token))
+        suggester = Fake(suggest) if suggest else Suggester(pipe)
+        return TestClient(make_app(suggester, PROJECT, Limits(**limits), token))
 
     return make
 
@@ -92,7 +104,7 @@ def test_a_batch_is_answered_in_order_with_the_ids_of_its_documents(client):
 
 def test_forms_are_decoded_as_utf_8(make_client):
     read = []
-    client = make_client(lambda texts: read.extend(text for text, *_ in texts) or [[]])
+    client = make_client(lambda texts: read.extend(question.text for question in texts) or [[]])
     client.post(SUGGEST, content="text=S%C3%A4ugling+%26+Säugling".encode(), headers=FORM)
     assert read == ["Säugling & Säugling"]
 
@@ -205,9 +217,9 @@ def test_too_many_requests_of_a_client_are_refused():
 
 def test_a_failing_text_gets_its_error_and_the_service_goes_on(make_client, capsys):
     def suggest(texts):
-        if any("bad" in text for text, *_ in texts):
+        if any("bad" in question.text for question in texts):
             raise BaseException(f"failed for the token {TOKEN}")
-        if any("odd" in text for text, *_ in texts):
+        if any("odd" in question.text for question in texts):
             raise ValueError(f"an odd text: --token {TOKEN}")
         return [[] for _ in texts]
 
