@@ -208,40 +208,6 @@ def expansion_error(path: object, remedy: str, ratio: int = _RATIO) -> ValueErro
     )
 
 
-class XmlRecords:
-    """A stream of XML for a parser of records, which refuses records that are too large.
-
-    A parser takes a hundred bytes for an element of four bytes, so elements and attributes are limited too.
-    """
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self.stream = stream
-        self.start_record()
-
-    def start_record(self) -> None:
-        """Starts the next record."""
-        self.size = self.parts = 0
-        self._uncounted: list[bytes] = []
-
-    def read(self, size: int) -> bytes:
-        """Reads `size` bytes.
-
-        Raises:
-            ValueError: If the record is too large.
-        """
-        data = self.stream.read(size)
-        self.size += len(data)
-        self._uncounted.append(data)
-        if self.size > MAX_RECORD:
-            raise ValueError(f"a record is longer than {MAX_RECORD:,} bytes")
-        if self.size > MAX_PARTS:  # fewer bytes have fewer parts, and counting takes time
-            self.parts += sum(chunk.count(b"<") + chunk.count(b"=") for chunk in self._uncounted)
-            self._uncounted.clear()
-            if self.parts > MAX_PARTS:
-                raise ValueError(f"a record has more than {MAX_PARTS:,} tags and attributes")
-        return data
-
-
 def _only_member(archive: zipfile.ZipFile, path: object) -> zipfile.ZipInfo:
     """Returns the file in a zip archive, apart from those about it and what macOS and hidden folders add."""
     members = [

@@ -56,11 +56,11 @@ from ..models.labels_gile import Label, LabelSet
 from .files import open_binary
 from .homonyms import check_choices, distinguish, join_descriptions
 from .loading import Piece
-from .medline import parse_xml
 from .report import ReadReport
 from .schema import clean_text, plain_text
 from .sniffing import Requested, sniff
 from .table_files import Lines, read_lines, read_rows
+from .xml_records import parse_xml
 
 if TYPE_CHECKING:
     from lxml.etree import _Element

@@ -23,12 +23,12 @@ from typing import Any
 
 from hf_gile.data.files import data_suffix
 from hf_gile.data.loading import Piece
-from hf_gile.data.medline import Record, make_record
 from hf_gile.data.mesh import read_mesh
 from hf_gile.data.report import ReadReport
 from hf_gile.data.schema import clean_text
 from hf_gile.data.sniffing import Format
 from hf_gile.data.table_files import read_rows
+from papers.medline import Record, make_record
 
 
 def format_of(path: str | os.PathLike[str], encoding: str = "utf-8") -> Format:
