@@ -36,8 +36,6 @@ _ABOUT = re.compile(
 )
 _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 _SAVED_DATASET = ("dataset_dict.json", "state.json")  # written by save_to_disk of datasets
-_MAX_YAML_BYTES = 1 << 20
-_MAX_YAML_DEPTH = 100
 
 
 def data_suffix(path: Path) -> str:
@@ -168,37 +166,6 @@ def read_npz(
         if isinstance(error, ValueError) and str(error).startswith(f"{path}: "):
             raise
         raise ValueError(f"{path}: expected {content}: {str(error)[:200] or type(error).__name__}") from error
-
-
-def read_yaml(path: str | os.PathLike[str]) -> Any:
-    """Reads a YAML file of settings, in UTF-8 and of at most 1 MiB.
-
-    Raises:
-        ValueError: If it is not YAML, too long, or has an alias (`*name`): a few lines of these expand to any size.
-    """
-    import yaml
-
-    with Path(path).open("rb") as stream:
-        data = stream.read(_MAX_YAML_BYTES + 1)
-    if len(data) > _MAX_YAML_BYTES:
-        raise ValueError(f"{path} is longer than {_MAX_YAML_BYTES:,} bytes, too long for a settings file")
-    try:
-        text = data.decode("utf-8-sig")
-        depth = 0
-        for event in yaml.parse(text, yaml.SafeLoader):
-            depth += isinstance(event, yaml.CollectionStartEvent)
-            depth -= isinstance(event, yaml.CollectionEndEvent)
-            if depth > _MAX_YAML_DEPTH:  # at each level, the parser takes more time
-                raise ValueError("nested too deeply")
-            if isinstance(event, yaml.AliasEvent):
-                line = event.start_mark.line + 1
-                raise ValueError(f"line {line}: aliases are not allowed, replace *{event.anchor[:40]} by its value")
-        return yaml.safe_load(text)
-    except UnicodeDecodeError as error:
-        problem = f"byte {error.start + 1:,} is not UTF-8"
-    except Exception as error:  # an invalid date raises ValueError, a mapping as a key TypeError
-        problem = " ".join(str(error).split())[:300]
-    raise ValueError(f"{path} is not YAML: {problem}")
 
 
 def expansion_error(path: object, remedy: str, ratio: int = _RATIO) -> ValueError:
