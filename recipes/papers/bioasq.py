@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any
@@ -61,12 +62,8 @@ def read_bioasq(
     """
     report = ReadReport() if report is None else report
     piece = source if isinstance(source, Piece) else Piece(os.fspath(source))
-    for where, _, raw in read_rows(piece, report, format_of(piece.path, encoding)):
-        try:
-            record = validate_record(raw, ui_of)
-        except ValueError as error:
-            report.problem("malformed record", f"{piece.path}: {where}: {error}")
-            continue
+    rows = ((where, raw) for where, _, raw in read_rows(piece, report, format_of(piece.path, encoding)))
+    for _, record in report.read_each(rows, partial(validate_record, ui_of=ui_of), "malformed record"):
         yield record
 
 

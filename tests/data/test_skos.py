@@ -489,7 +489,7 @@ def test_missing_and_unsupported_paths_are_named(written, tmp_path):
 def test_invalid_choices_and_a_missing_parser_are_named(labels_of, monkeypatch):
     with pytest.raises(ValueError, match='language must be a tag such as "en", or several, got'):
         labels_of(HEART, [""])
-    with pytest.raises(ValueError, match=r"describe must be distinct parts of alt_labels, .*, got 'entry_terms'"):
+    with pytest.raises(ValueError, match=r"distinct names among alt_labels, .*, got \['entry_terms'\]"):
         labels_of(HEART, "en", "entry_terms")
     monkeypatch.setitem(sys.modules, "rdflib", None)
     with pytest.raises(ImportError, match=r"pip install 'hf-gile\[data\]'"):
