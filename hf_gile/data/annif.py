@@ -203,7 +203,7 @@ def _read_documents(
         name = names[piece.path]
         rows = ((where, f"{name}:{position}", row) for where, position, row in rows)
 
-    def read(document_id: str, row: Any) -> dict[str, Any]:
+    def read(document_id: str, row: object) -> dict[str, Any]:
         document = {"id": document_id} | parse(row)
         document["text"] = clean_text(document["text"], "text").strip()
         return document

@@ -68,9 +68,9 @@ def load_labels(
     file, *more = find_files(path, (*SUFFIXES, ".txt"), any_name=True)
     if more:
         raise ValueError(f"{path}: expected a single label file, got {len(more) + 1}")
-    parts = None if description is None else as_names(description)
+    parts = None if description is None else as_names(description or ())
     parts = () if parts == ("none",) else parts
-    columns = Columns(id, column_names(name), parts, as_names(synonyms))
+    columns = Columns(id, column_names(name), parts, as_names(synonyms or ()))
     requested = Requested(**layout).check()
     form = sniff(file, requested, columns.required())
     kind = _find_kind(file, form)

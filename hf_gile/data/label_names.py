@@ -19,6 +19,7 @@ from .table_files import read_rows
 _IF_TABLE = "if it is a table, name its columns in a first line, such as id and name, or with --columns id,name"
 _LISTED = "has a number, a bullet, quotes or other signs"
 _LEAVE_OUT = "leave them out, or write a table with the columns id and name"
+_INDENTED = "lines are indented, as of a tree: parents are read from a table with a column broader"
 _ON_EACH_LINE = "a text has a label on each line"
 _KEYS = ("id2label", "names", "labels")
 _CONTROL = re.compile("[\0-\b\x0e-\x1f\x7f]")
@@ -68,7 +69,7 @@ def read_names(file: Path, form: Format, report: ReadReport) -> LabelSet | None:
     or numbers by name, as of a `ClassLabel`.
 
     Raises:
-        ValueError: If lines of a text are no names of labels, or there are none.
+        ValueError: If lines of a text are no names of labels, or it has no labels.
     """
     names: dict[str, str] = {}
     if form.kind == "text":
@@ -93,7 +94,8 @@ def _read_lines(file: Path, form: Format, report: ReadReport) -> dict[str, str]:
     names: dict[str, str] = {}
     for where, _, row in read_rows(Piece(str(file)), report, form):
         if _CONTROL.search(row["text"]):
-            raise ValueError(f"{where} has a control character: the file is neither a text nor of another known format")
+            problem = "a control character: the file is neither a text nor of another known format"
+            raise ValueError(f"{where} has {problem}")
         for line in row["text"].splitlines():  # also at line breaks of other systems
             name = clean_label(decode_entities(line))
             if "\t" in line.strip():
@@ -104,7 +106,7 @@ def _read_lines(file: Path, form: Format, report: ReadReport) -> dict[str, str]:
                 report.leave_out("comment", where)
             elif name:
                 if names and re.match(r"\t|\s\s", line):
-                    report.note("lines are indented, as of a tree: parents are read from a table with a column broader")
+                    report.note(_INDENTED)
                 names[name] = name
     if note := note_header(list(names)):
         report.note(note)
@@ -122,9 +124,10 @@ def _describe_problem(names: Sequence[str]) -> str:
         return f"a line {_LISTED}, such as {bullets[0]!r}: {_LEAVE_OUT}"
     if not names:
         return "no line has a label"
+    if len(names) == 1 and _SEVERAL.match(names[0]):
+        return f"a line has several labels, such as {names[0]!r}; {_ON_EACH_LINE}"
     if len(names) == 1:
-        are_several = _SEVERAL.match(names[0])
-        return f"a line has several labels, such as {names[0]!r}; {_ON_EACH_LINE}" if are_several else ""
+        return ""
     if any(_are_numbered(pattern, names) for pattern in _NUMBERED) or all(map(_QUOTED.match, names)):
         return f"each line {_LISTED}, such as {names[0]!r}: {_LEAVE_OUT}"
     for sign in ";|":

@@ -25,14 +25,7 @@ from .table_files import describe_missing_column, read_rows
 
 
 class Columns(NamedTuple):
-    """Columns of a table of labels.
-
-    Args:
-        id: Column with the ids.
-        name: Columns with names; the first non-empty column is used.
-        description: Columns that describe labels; None for `description` or else `definition`, if it exists.
-        synonyms: Columns with synonyms.
-    """
+    """Columns of a table of labels, as in `load_labels`."""
 
     id: str
     name: tuple[str, ...]
@@ -53,12 +46,7 @@ def read_label_table(
 ) -> LabelSet:
     """Reads a table of labels, or names alone; see `load_labels`.
 
-    Args:
-        file: The file.
-        form: Its format.
-        chosen: The columns.
-        languages: Languages in order of preference, for cells with texts by language, as {"en": "mice"}.
-        report: Counts labels and decides whether malformed rows raise (the default) or are skipped.
+    The languages, in order of preference, are those of cells with texts by language, as {"en": "mice"}.
 
     Raises:
         ValueError: If a column is missing, or there are no labels; also if a row is malformed, has no id or name, or

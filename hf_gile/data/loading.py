@@ -141,7 +141,7 @@ def is_useful(
 
     Args:
         document: Document with `text` and `labels`.
-        where: Location, for the examples of the report.
+        where: Location of the document, for the report.
         report: Counts the document.
         unlabelled: `"negative"` to accept documents without labels, or `"drop"`.
         has_labels: Whether the table has labels.

@@ -73,14 +73,15 @@ def as_names(names: str | Iterable[str], choices: Collection[str] | None = None)
         ValueError: If a name is repeated, or not among the choices.
     """
     result = (names,) if isinstance(names, str) else tuple(names)
-    if len(set(result)) < len(result) or not set(result).issubset(result if choices is None else choices):
-        among = "" if choices is None else f" among {', '.join(choices)}"
-        raise ValueError(f"expected a name, or several distinct names{among}, got {list(result)}")
+    if len(set(result)) < len(result):
+        raise ValueError(f"expected a name, or several distinct names, got {list(result)}")
+    if choices is not None and not set(result).issubset(choices):
+        raise ValueError(f"expected names among {', '.join(choices)}, got {list(result)}")
     return result
 
 
 def column_names(names: str | Iterable[str]) -> tuple[str, ...]:
-    """Returns a column, or several, as a tuple; raises a ValueError if there is none."""
+    """Returns a column, or several, as a tuple; raises a ValueError for an empty list."""
     if not names:
         raise ValueError(f"expected a column, or several, got {names!r}")
     return as_names(names)

@@ -88,7 +88,9 @@ def load_skos(
     """
     report = report or ReadReport()
     requested = as_names(describe, DESCRIPTIONS)
-    statements = _Statements([language] if isinstance(language, str) else [*language])
+    if isinstance(language, str):
+        language = [language]
+    statements = _Statements([*language])
     first, *more = find_files(paths, SUFFIXES, any_name=True)
     for file in (first, *more):
         parse_rdf(file, statements.add, report)

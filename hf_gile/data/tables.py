@@ -1,21 +1,16 @@
 r"""Reader of documents and labels in tables: CSV, JSON lines, JSON and Parquet files, and datasets of the Hub.
 
-A row is a document. `.csv` with any delimiter, usually with a header:
+A row is a document: of CSV with any delimiter, of JSON (also a list of objects, or Parquet), or of fastText:
 
     title,abstract,subjects
     On mice.,"Mice, and rats.",D051379; D051381
 
-`.jsonl`, an object per line; `.json`, a list of such objects; `.parquet`, columns of the same types:
-
     {"title": "On mice.", "abstract": "Mice, and rats.", "subjects": ["D051379", "D051381"]}
-
-`.txt`, a table, or lines of fastText:
 
     __label__mice __label__rats Mice, and rats.
 
-All but Parquet may be compressed. `load_table(path, text=["title", "abstract"], labels="subjects")` reads them, with
-`separator=";"` for the first. `sniffing` sees the format of a file, and `label_columns` that of labels. `label_tables`
-reads tables of labels. `table_of` converts a dataset of the Hub, or any other.
+`load_table(path, text=["title", "abstract"], labels="subjects")` reads them, with `separator=";"` for the first.
+`sniffing` sees the format of a file, and `label_columns` that of labels. `table_of` converts any dataset.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -294,15 +295,18 @@ def _read_lines(lines: Iterable[tuple[int, str | ValueError]], path: Path, repor
 
 def _parse_lines(lines: Sequence[_Line], size: int, path: Path, report: ReadReport) -> Iterator[Block]:
     """Yields the lines as a block; if some are malformed, each of the others as a block."""
-    try:
-        yield _parse_block(lines, size)
-    except ValueError:
-        for line in lines if len(lines) > 1 else ():
-            yield from _parse_lines([line], size, path, report)
-        if len(lines) == 1:
-            number, line = lines[0]
-            message = f"line {number:,}: expected a word and {size:,} finite numbers, got {line[:80]!r}"
-            report.problem("malformed line", f"{path}: {message}")
+    block = None
+    with suppress(ValueError):
+        block = _parse_block(lines, size)
+    if block is not None:
+        yield block
+    elif len(lines) > 1:
+        for pair in lines:
+            yield from _parse_lines([pair], size, path, report)
+    else:
+        number, line = lines[0]
+        message = f"line {number:,}: expected a word and {size:,} finite numbers, got {line[:80]!r}"
+        report.problem("malformed line", f"{path}: {message}")
 
 
 def _parse_block(lines: Sequence[_Line], size: int) -> Block:
