@@ -21,6 +21,7 @@ import argparse
 import json
 import random
 import re
+import sys
 import tempfile
 import time
 import zipfile
@@ -47,11 +48,14 @@ from hf_gile import (
     build_tokenizer,
 )
 from hf_gile.ann import SEARCH_FILE, ApproximateSearch, share_found
-from hf_gile.data import demo_file, read_medline
 from hf_gile.data.homonyms import distinguish
 from hf_gile.models.search_gile import TopLabels
 from hf_gile.training import set_word_vectors
 from hf_gile.training.encoders import best_text_encoder
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "recipes"))
+
+from papers.medline import demo_file, read_medline
 
 WORDS, SAMPLE, DOCUMENTS, NEW, SEED = 200_000, 2_000, 128, 8_000, 0
 KS, READ, CANDIDATES = (10, 100), (128, 32, 8, 1), (4, 16)

@@ -23,11 +23,11 @@ from machine import write_results
 from torch.utils.data import DataLoader
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
-from hf_gile.data import demo_file
 from hf_gile.training import GileDataCollator, GileLoss, LabelSampler, encode_dataset
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "recipes"))
 
+from papers.medline import demo_file
 from papers.records import load_records
 
 BATCH, NEGATIVES = 64, 1500

@@ -23,11 +23,11 @@ from lxml import etree
 from machine import write_results
 from pubmed_parser.medline_parser import parse_article_info
 
-from hf_gile.data import demo_file, read_medline
 from hf_gile.data.files import open_binary
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "recipes"))
 
+from papers.medline import demo_file, read_medline
 from papers.records import load_records, read_records
 from papers.revisions import scan
 

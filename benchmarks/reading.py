@@ -25,7 +25,10 @@ from lxml import etree
 from machine import write_results
 from measuring import high_water_mark
 
-from hf_gile.data import load_skos, load_table, read_medline
+from hf_gile.data import load_skos, load_table
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "recipes"))
+from papers.medline import read_medline
 
 LABELS = [f"topic {number}" for number in range(300)]
 WORDS = [f"word{number}" for number in range(3000)]

@@ -53,10 +53,12 @@ from hf_gile import (
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.data import demo_file, read_medline
 from hf_gile.scoring import GileScorer, Reading, ScoringRun, score_parts, start_run
 from hf_gile.scoring.scorer import has_bf16
 from hf_gile.training import general_scorer
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "recipes"))
+from papers.medline import demo_file, read_medline
 
 WORDS, LABELS, TOP_K, BAD_EVERY, PARTS = 5000, 50, 5, 10_007, 64
 ROUNDS = 3

@@ -17,12 +17,12 @@ from typing import Any, NoReturn, TypeVar
 
 from transformers import HfArgumentParser, TrainingArguments
 
-from hf_gile.data.files import read_yaml
 from hf_gile.masking import masked, masked_in
 from hf_gile.publishing import CardInfo, read_card_fields
 from hf_gile.training.checkpoints import resumes
 from hf_gile.training.options import STEPS
 from hf_gile.training.reporting import SETTINGS_FILE
+from hf_gile.yaml_files import read_yaml
 
 from .flag_names import COMMON, nearest
 

@@ -42,9 +42,6 @@ def demo(
         hf-gile demo
         hf-gile demo --epochs 14 --output-dir runs/bioasq
     """
-    from hf_gile.data import demo_file
-
-    demo_file()  # raises an error with the installation command if it is missing
     # With a higher learning rate than the recipe and twice as many steps per epoch, fewer epochs suffice.
     settings = {
         "output_dir": str(output_dir),

@@ -27,11 +27,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 import torch
 from accelerate.utils import imports
+from papers.medline import demo_file, read_medline
 from transformers import BertConfig, BertModel, BertTokenizer, PreTrainedConfig, dynamic_module_utils
 from transformers.utils import logging as transformers_logging
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
-from hf_gile.data import demo_file, read_medline
 from hf_gile.settings import only_read
 from hf_gile.training.convex import documents, head
 

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from .annif import load_annif, load_annif_vocabulary
     from .documents import Document, document_pieces, read_documents
     from .label_files import is_mesh, load_labels, save_labels
-    from .medline import Record, demo_file, read_medline
     from .mesh import load_mesh, read_mesh
     from .report import ReadReport
     from .skos import load_skos
@@ -19,9 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Document",
     "ReadReport",
-    "Record",
     "WordVectors",
-    "demo_file",
     "document_pieces",
     "held_out_labels",
     "is_mesh",
@@ -33,7 +30,6 @@ __all__ = [
     "load_table",
     "load_word_vectors",
     "read_documents",
-    "read_medline",
     "read_mesh",
     "save_labels",
     "table_of",
@@ -43,7 +39,6 @@ _MODULES = (
     "annif",
     "documents",
     "label_files",
-    "medline",
     "mesh",
     "report",
     "skos",

@@ -39,12 +39,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..models.labels_gile import Label, LabelSet
 from .files import Paths, data_suffix, find_files, read_into_memory
 from .homonyms import make_labels
-from .loading import Piece, load_pieces
+from .loading import Piece, document_features, is_useful, load_pieces, short_names
 from .report import LeaveOut, ReadReport
-from .schema import clean_label, clean_text, document_id
+from .schema import Row, clean_label, clean_text, document_id
 from .sniffing import Format, sniff
 from .table_files import describe_missing_column, file_pieces, read_rows
-from .tables import document_features, is_useful, short_names
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
@@ -168,7 +167,7 @@ def _read_csv_subjects(
     report: ReadReport,
     languages: Sequence[str] | None,
 ) -> Iterator[tuple[str, list[str]]]:
-    for where, _, row in read_rows(Piece(str(file)), report, sniff(file, names=["uri"]), ["uri"]):
+    for where, _, row in read_rows(Piece(str(file)), report, sniff(file, names=["uri"]), {"uri": ""}):
         if languages is None:
             languages = [column.removeprefix("label_") for column in row if column.startswith("label_")]
             if len(languages) != 1:
@@ -200,18 +199,16 @@ def _read_documents(
         rows = _read_lines(piece, report)
         if suffix != ".tsv":
             subjects = "subject_uris" if suffix == ".csv" else "subjects"
-            rows = read_rows(piece, report, _FORMS[suffix], ["text"], [subjects])
+            rows = read_rows(piece, report, _FORMS[suffix], {"text": ""}, {subjects: ""})
         name = names[piece.path]
-        rows = ((f"{piece.path}: {where}", f"{name}:{position}", row) for where, position, row in rows)
+        rows = ((where, f"{name}:{position}", row) for where, position, row in rows)
 
-    def read(located: tuple[Any, str]) -> dict[str, Any]:
-        row, position = located
-        document = {"id": position} | parse(row)
+    def read(document_id: str, row: object) -> dict[str, Any]:
+        document = {"id": document_id} | parse(row)
         document["text"] = clean_text(document["text"], "text").strip()
         return document
 
-    located = ((where, (row, position)) for where, position, row in rows)
-    for where, document in report.read_each(located, read, "malformed document"):
+    for where, document in report.read_each(rows, read, "malformed document"):
         if is_useful(document, where, report):
             yield document
 
@@ -237,7 +234,7 @@ def _parse_line(line: str) -> dict[str, Any]:
     return {"text": text, "labels": _parse_uris(subjects)}
 
 
-def _parse_row(row: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_row(row: Row) -> dict[str, Any]:
     subjects = row.get("subjects") or []
     if not isinstance(subjects, list) or not all(isinstance(subject, dict) for subject in subjects):
         raise ValueError(f"subjects must be a list of objects, got {shortened(subjects)}")

@@ -2,15 +2,15 @@
 
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, NamedTuple, cast
 
 from .files import MAX_RECORD, PACKED, data_suffix
 from .json_text import is_json_object
 from .loading import Piece
 from .report import ReadReport
-from .schema import clean_text, document_id, join_columns
+from .schema import Row, clean_text, document_id, join_columns
 from .sniffing import SEEN, Format, Requested, sniff, sniff_bytes
 from .table_files import SUFFIXES, describe_missing_column, file_pieces, read_rows
 
@@ -80,7 +80,7 @@ def read_documents(
         form = _see_file(source.path, format, requested, [*text, *filter(None, [id])])
         if form.note:
             report.note(f"{Path(source.path).name}: {form.note}")
-        return _read(source, source.path, text, id, form, report)
+        return _read(source, text, id, form, report)
     return _read_stream(source, text, id, format, requested, report)
 
 
@@ -149,7 +149,7 @@ def _read_stream(
     form.refuse("standard input")
     if not form.encoding.startswith("utf") and requested.encoding is None:
         form = form._replace(encoding="utf-8")  # a line is too little to see another encoding
-    yield from _read(cast(IO[bytes], _Rejoined(first, stream)), "standard input", text, id, form, report)
+    yield from _read(cast(IO[bytes], _Rejoined(first, stream)), text, id, form, report)
 
 
 class _Rejoined(io.BufferedIOBase):
@@ -175,7 +175,6 @@ class _Rejoined(io.BufferedIOBase):
 
 def _read(
     source: Piece | IO[bytes],
-    file: str,
     text: Sequence[str],
     id: str | None,
     form: Format,
@@ -185,7 +184,7 @@ def _read(
     if id is not None:
         arguments[id] = "id"
 
-    def read(row: Mapping[str, Any]) -> Document:
+    def read(_: str, row: Row) -> Document:
         if form.kind == "text":  # whose lines have no other column, and no missing cells
             return Document(None, clean_text(row["text"], text[0]).strip())
         if missing := [column for column in arguments if column not in row]:
@@ -195,7 +194,6 @@ def _read(
             key = document_id(key, id or "id")
         return Document(key, join_columns(row, text))
 
-    rows = ((f"{file}: {where}", row) for where, _, row in read_rows(source, report, form))
-    for _, document in report.read_each(rows, read, "malformed row"):
+    for _, document in report.read_each(read_rows(source, report, form), read, "malformed row"):
         report.records += 1
         yield document

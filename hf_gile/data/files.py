@@ -36,8 +36,6 @@ _ABOUT = re.compile(
 )
 _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 _SAVED_DATASET = ("dataset_dict.json", "state.json")  # written by save_to_disk of datasets
-_MAX_YAML_BYTES = 1 << 20
-_MAX_YAML_DEPTH = 100
 
 
 def data_suffix(path: Path) -> str:
@@ -170,76 +168,11 @@ def read_npz(
         raise ValueError(f"{path}: expected {content}: {str(error)[:200] or type(error).__name__}") from error
 
 
-def read_yaml(path: str | os.PathLike[str]) -> Any:
-    """Reads a YAML file of settings, in UTF-8 and of at most 1 MiB.
-
-    Raises:
-        ValueError: If it is not YAML, too long, or has an alias (`*name`): a few lines of these expand to any size.
-    """
-    import yaml
-
-    with Path(path).open("rb") as stream:
-        data = stream.read(_MAX_YAML_BYTES + 1)
-    if len(data) > _MAX_YAML_BYTES:
-        raise ValueError(f"{path} is longer than {_MAX_YAML_BYTES:,} bytes, too long for a settings file")
-    try:
-        text = data.decode("utf-8-sig")
-        depth = 0
-        for event in yaml.parse(text, yaml.SafeLoader):
-            depth += isinstance(event, yaml.CollectionStartEvent)
-            depth -= isinstance(event, yaml.CollectionEndEvent)
-            if depth > _MAX_YAML_DEPTH:  # at each level, the parser takes more time
-                raise ValueError("nested too deeply")
-            if isinstance(event, yaml.AliasEvent):
-                line = event.start_mark.line + 1
-                raise ValueError(f"line {line}: aliases are not allowed, replace *{event.anchor[:40]} by its value")
-        return yaml.safe_load(text)
-    except UnicodeDecodeError as error:
-        problem = f"byte {error.start + 1:,} is not UTF-8"
-    except Exception as error:  # an invalid date raises ValueError, a mapping as a key TypeError
-        problem = " ".join(str(error).split())[:300]
-    raise ValueError(f"{path} is not YAML: {problem}")
-
-
 def expansion_error(path: object, remedy: str, ratio: int = _RATIO) -> ValueError:
     """Makes the error for a file that unpacks to more than `ratio` times its size; `remedy` says what to do."""
     return ValueError(
         f"{path}: expands to more than {ratio} times its size, like a decompression bomb; if you trust it, {remedy}"
     )
-
-
-class XmlRecords:
-    """A stream of XML for a parser of records, which refuses records that are too large.
-
-    A parser takes a hundred bytes for an element of four bytes, so elements and attributes are limited too.
-    """
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self.stream = stream
-        self.start_record()
-
-    def start_record(self) -> None:
-        """Starts the next record."""
-        self.size = self.parts = 0
-        self._uncounted: list[bytes] = []
-
-    def read(self, size: int) -> bytes:
-        """Reads `size` bytes.
-
-        Raises:
-            ValueError: If the record is too large.
-        """
-        data = self.stream.read(size)
-        self.size += len(data)
-        self._uncounted.append(data)
-        if self.size > MAX_RECORD:
-            raise ValueError(f"a record is longer than {MAX_RECORD:,} bytes")
-        if self.size > MAX_PARTS:  # fewer bytes have fewer parts, and counting takes time
-            self.parts += sum(chunk.count(b"<") + chunk.count(b"=") for chunk in self._uncounted)
-            self._uncounted.clear()
-            if self.parts > MAX_PARTS:
-                raise ValueError(f"a record has more than {MAX_PARTS:,} tags and attributes")
-        return data
 
 
 def _only_member(archive: zipfile.ZipFile, path: object) -> zipfile.ZipInfo:

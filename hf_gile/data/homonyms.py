@@ -4,22 +4,23 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..models.labels_gile import Label, LabelSet
-from .report import ReadReport, Row
-from .schema import as_names, clean_text
+from .report import ReadReport
+from .schema import clean_text
 
 
 def make_labels(
-    rows: Iterable[tuple[str, Row]],
-    read: Callable[[Row], tuple[Label, Sequence[str]]],
+    rows: Iterable[tuple[str, Any]],
+    read: Callable[[Any], tuple[Label, Sequence[str]]],
     report: ReadReport,
     source: str,
 ) -> LabelSet:
     """Makes the label set of a vocabulary.
 
     Args:
-        rows: Rows of the source, with their location for messages.
+        rows: Locations, for messages, and rows.
         read: Returns the label of a row, and hints for `distinguish`; see `ReadReport.read_each`.
         report: Counts labels and decides whether malformed rows raise (the default).
         source: The file, for messages.
@@ -29,7 +30,7 @@ def make_labels(
             another name.
     """
 
-    def read_valid(row: Row) -> tuple[Label, Sequence[str]]:
+    def read_valid(row: object) -> tuple[Label, Sequence[str]]:
         label, hints = read(row)
         for text in (label.id, label.name, label.description, *label.synonyms, *hints):
             clean_text(text, "a text")
@@ -38,8 +39,7 @@ def make_labels(
     labels: dict[str, Label] = {}
     hints: dict[str, Sequence[str]] = {}
     locations: dict[str, str] = {}
-    located = ((f"{source}: {where}", row) for where, row in rows)
-    for where, (label, label_hints) in report.read_each(located, read_valid, "malformed label"):
+    for where, (label, label_hints) in report.read_each(rows, read_valid, "malformed label"):
         first = labels.setdefault(label.id, label)
         if first is label:
             report.records += 1
@@ -125,15 +125,3 @@ def join_descriptions(texts: Iterable[str]) -> str:
         'weak heart. The heart pumps too little blood. Heart Diseases'
     """
     return ". ".join(filter(None, (text.rstrip(". ") for text in texts)))
-
-
-def check_choices(describe: str | Iterable[str], choices: Sequence[str]) -> tuple[str, ...]:
-    """Returns the requested parts of descriptions, in their order.
-
-    Raises:
-        ValueError: If a part is not among the choices, or repeated.
-    """
-    requested = as_names(describe)
-    if not set(requested).issubset(choices) or len(set(requested)) < len(requested):
-        raise ValueError(f"describe must be distinct parts of {', '.join(choices)}, in any order, got {describe!r}")
-    return requested

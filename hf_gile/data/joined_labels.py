@@ -90,10 +90,8 @@ def split(cell: str, sign: str) -> list[str]:
 def refuse_joined(texts: Sequence[str], title: str, known: Collection[str]) -> None:
     """Refuses cells that look like several labels each, or that a model cannot learn, with the flag that decides.
 
-    Args:
-        texts: Cells.
-        title: The column, for messages.
-        known: Ids of all labels, if they are known.
+    Raises:
+        ValueError: If they do, and are not `known` ids; `title` names the column.
     """
     unknown = [text for text in texts if clean_label(text) not in known]
     if not unknown:
@@ -144,13 +142,7 @@ def separator_hint(ids: Iterable[str], known: set[str]) -> str:
 
 
 def _are_joined(joined: Mapping[str, Sequence[str]], cells: Mapping[str, int], sign: str) -> bool:
-    """Checks whether cells with a sign are labels that combine freely.
-
-    Args:
-        joined: The pieces of each cell that has several.
-        cells: How often each cell occurs.
-        sign: The sign.
-    """
+    """Checks whether the pieces of cells with a sign are labels that combine freely; `cells` has all, with counts."""
     pieces = [piece for parts in joined.values() for piece in parts]
     share = sum(cells[cell] for cell in joined) / sum(cells.values())
     ended = sum(piece.endswith((",", ";", "|")) for piece in pieces)  # by the sign that joins

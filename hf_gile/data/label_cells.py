@@ -237,3 +237,46 @@ def are_shares(items: Sequence[Any]) -> bool:
         and isinstance(items[0], Mapping)
         and all(not isinstance(value, str) and is_flag(value) for value in items[0].values())
     )
+
+
+def named_classes(items: Sequence[Any], known: Sequence[str]) -> tuple[str, ...]:
+    """Returns the names of classes that are numbers of known labels, from 0 or from 1; nothing if they are not."""
+    if not items or not known or not set(known).isdisjoint(map(str, items)):
+        return ()
+    numbers = {number_of(str(item)) for item in items}
+    if not numbers <= {*range(-1, len(known) + 1)}:
+        return ()
+    if len(known) not in numbers:
+        return tuple(known) if 0 in numbers else ()
+    return () if {0, -1} & numbers else ("", *known)
+
+
+def are_positions(
+    lists: Sequence[Sequence[Any]],
+    title: str,
+    names: Sequence[str],
+    are_known: bool,
+    are_texts: bool,
+) -> bool:
+    """Checks whether all cells are lists of as many numbers from 0 to 1; refuses these without as many names.
+
+    The names have an order, unlike labels that are only known.
+    """
+    width = len(lists[0]) if lists else 0
+    if width < 2 or any(len(items) != width for items in lists):
+        return False
+    numbers = [[number_of(item) if isinstance(item, str) else item for item in items] for items in lists]
+    different = {item if isinstance(item, Real) else None for items in numbers for item in items}
+    are_shares = all(map(is_flag, different))
+    if None in different or not (are_shares or (width > 2 and len(different) == 2)):  # such as 1 and -1
+        return False
+    are_classes = bool(names) and width == 2 and different <= {0, 1}
+    if not are_shares or (width != len(names) and not are_classes):
+        in_order = f"a --label_file with these {width} labels in order, or "
+        raise ValueError(
+            f"{title}: lists of zeros and ones, such as {shortened(list(numbers[0]))}, say which of {width} labels a "
+            f"document has, but not their names: pass {in_order if names or not are_known else ''}a table with the "
+            f"names of labels in cells, or with a column a label (--labels NAME NAME ...)"
+            f"{', or --separator none if each cell is a label' * are_texts}"
+        )
+    return True

@@ -10,7 +10,6 @@ import shlex
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
-from numbers import Real
 from reprlib import repr as shortened
 from typing import Any, NamedTuple
 
@@ -20,20 +19,21 @@ from .label_cells import (
     MISSING,
     are_flags,
     are_lists,
+    are_positions,
     are_shares,
     as_number,
     class_name,
     clean_id,
     has_lists,
-    is_flag,
     is_missing,
+    named_classes,
     number_of,
     parse_list,
     read_flag,
     sign_of_bits,
     whole_number,
 )
-from .schema import as_list, decode_entities
+from .schema import Row, as_list, decode_entities
 
 SAMPLE = 2000
 """Number of rows from which the form of labels is seen."""
@@ -80,7 +80,7 @@ class LabelColumn(NamedTuple):
     literal: tuple[str, ...] = ()
     note: str = ""
 
-    def read(self, row: Mapping[str, Any]) -> list[str]:
+    def read(self, row: Row) -> list[str]:
         """Returns the distinct labels of a row, in order.
 
         Raises:
@@ -161,7 +161,7 @@ def _label_of(text: str, literal: tuple[str, ...]) -> str:
 
 
 def see(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Row],
     columns: Sequence[str],
     separator: str | None = None,
     known: Collection[str] = (),
@@ -213,8 +213,8 @@ def see(
         lists = _present(form, cells, title)
     if any(isinstance(cell, list | tuple) for cell in cells) or form.separators:
         names = form.names[0] if form.names else positions
-        are_positions = _are_positions(lists, title, names, bool(known), sign is not None)
-        if are_positions and len(lists[0]) == len(positions) and not form.names:
+        are_by_position = are_positions(lists, title, names, bool(known), sign is not None)
+        if are_by_position and len(lists[0]) == len(positions) and not form.names:
             form = form._replace(form="positions", names=(positions,) * len(columns))
             return _noted(form, f"{title}: lists of zeros and ones for the labels of --label_file", "--labels", rows)
     if any(map(any, lists)) and all(map(are_shares, lists)):
@@ -229,7 +229,7 @@ def see(
         form = form._replace(separators=(sign,))
     form = form._replace(whole=bool(pieces) and None not in map(whole_number, pieces))
     counted = ""
-    if names := () if form.names else _numbered(items, positions):
+    if names := () if form.names else named_classes(items, positions):
         form = form._replace(names=(names,) * len(columns))
         counted = f", counted in --label_file from {'1' if names[0] == '' else '0'}"
     description = f"{title}: {_describe(form, cells, items)}{counted}"
@@ -276,7 +276,7 @@ def _describe(form: LabelColumn, cells: Sequence[Any], items: Sequence[Any]) -> 
     return "a label a cell"
 
 
-def flag_columns(rows: Sequence[Mapping[str, Any]], others: Collection[str]) -> list[str]:
+def flag_columns(rows: Sequence[Row], others: Collection[str]) -> list[str]:
     """Returns the columns that only have numbers from 0 to 1, if there are at least two; `others` are excluded."""
     ones = _ones(rows)
     cells = {column: _cells(rows, column) for column in _candidates(rows) if column not in (*others, *ones)}
@@ -286,25 +286,25 @@ def flag_columns(rows: Sequence[Mapping[str, Any]], others: Collection[str]) -> 
     return flags if len(flags) > 1 else []
 
 
-def _ones(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _ones(rows: Sequence[Row]) -> list[str]:
     """Returns the columns in which each cell is 1, or a word for it; from a few rows, nothing follows."""
     if len(rows) < _FEW:
         return []
     return [column for column in _candidates(rows) if all(as_number(row.get(column)) == 1 for row in rows)]
 
 
-def _candidates(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _candidates(rows: Sequence[Row]) -> list[str]:
     """Returns the columns of a table that may be labels: those with a name that is not one of ids or parts."""
     return [column for row in rows[:1] for column in row if column and not _COUNTED.fullmatch(column)]
 
 
-def _cells(rows: Sequence[Mapping[str, Any]], column: str) -> list[Any]:
+def _cells(rows: Sequence[Row], column: str) -> list[Any]:
     """Returns the cells of a column that have a value."""
     return [row[column] for row in rows if not is_missing(row.get(column))]
 
 
 def _refuse_rows(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Row],
     columns: Sequence[str],
     title: str,
     known: Container[str],
@@ -333,49 +333,6 @@ def _refuse_rows(
         )
 
 
-def _numbered(items: Sequence[Any], known: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of classes that are numbers of known labels, from 0 or from 1; nothing if they are not."""
-    if not items or not known or not set(known).isdisjoint(map(str, items)):
-        return ()
-    numbers = {number_of(str(item)) for item in items}
-    if not numbers <= {*range(-1, len(known) + 1)}:
-        return ()
-    if len(known) not in numbers:
-        return tuple(known) if 0 in numbers else ()
-    return () if {0, -1} & numbers else ("", *known)
-
-
-def _are_positions(
-    lists: Sequence[Sequence[Any]],
-    title: str,
-    names: Sequence[str],
-    are_known: bool,
-    are_texts: bool,
-) -> bool:
-    """Checks whether all cells are lists of as many numbers from 0 to 1; refuses these without as many names.
-
-    The names have an order, unlike labels that are only known.
-    """
-    width = len(lists[0]) if lists else 0
-    if width < 2 or any(len(items) != width for items in lists):
-        return False
-    numbers = [[number_of(item) if isinstance(item, str) else item for item in items] for items in lists]
-    different = {item if isinstance(item, Real) else None for items in numbers for item in items}
-    are_shares = all(map(is_flag, different))
-    if None in different or not (are_shares or (width > 2 and len(different) == 2)):  # such as 1 and -1
-        return False
-    are_classes = bool(names) and width == 2 and different <= {0, 1}
-    if not are_shares or (width != len(names) and not are_classes):
-        in_order = f"a --label_file with these {width} labels in order, or "
-        raise ValueError(
-            f"{title}: lists of zeros and ones, such as {shortened(list(numbers[0]))}, say which of {width} labels a "
-            f"document has, but not their names: pass {in_order if names or not are_known else ''}a table with the "
-            f"names of labels in cells, or with a column a label (--labels NAME NAME ...)"
-            f"{', or --separator none if each cell is a label' * are_texts}"
-        )
-    return True
-
-
 def _key(lists: Sequence[Sequence[Any]], title: str, known: Collection[str]) -> str | None:
     """Returns the key of labels in objects, if there are any; refuses objects for all labels in each cell."""
     objects = [item for item in chain.from_iterable(lists) if isinstance(item, Mapping)]
@@ -402,12 +359,7 @@ def _key(lists: Sequence[Sequence[Any]], title: str, known: Collection[str]) -> 
     return key
 
 
-def _noted(
-    form: LabelColumn,
-    description: str,
-    flag: str,
-    rows: Iterable[Mapping[str, Any]],
-) -> LabelColumn:
+def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Row]) -> LabelColumn:
     """Adds a line with two examples."""
     examples: dict[str, None] = {}
     cells = [row.get(column) for row in rows for column in form.columns]

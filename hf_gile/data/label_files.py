@@ -16,10 +16,10 @@ from .mesh import DESCRIPTIONS as MESH_DESCRIPTIONS
 from .mesh import load_mesh
 from .rdf import SUFFIXES as RDF_SUFFIXES
 from .report import ReadReport
+from .schema import as_names, column_names
 from .skos import load_skos
 from .sniffing import Format, Layout, Requested, sniff
 from .table_files import SUFFIXES
-from .tables import as_tuple
 
 
 def load_labels(
@@ -68,9 +68,9 @@ def load_labels(
     file, *more = find_files(path, (*SUFFIXES, ".txt"), any_name=True)
     if more:
         raise ValueError(f"{path}: expected a single label file, got {len(more) + 1}")
-    parts = None if description is None else _as_columns(description)
+    parts = None if description is None else as_names(description or ())
     parts = () if parts == ("none",) else parts
-    columns = Columns(id, as_tuple(name), parts, _as_columns(synonyms))
+    columns = Columns(id, column_names(name), parts, as_names(synonyms or ()))
     requested = Requested(**layout).check()
     form = sniff(file, requested, columns.required())
     kind = _find_kind(file, form)
@@ -92,10 +92,6 @@ def layout_beside(path: str, encoding: str | None) -> dict[str, Any]:
     """Returns the layout of a label file, which shares only the encoding of documents, and only if it is no Unicode."""
     file, *_ = find_files(path, SUFFIXES, any_name=True)
     return Requested(encoding=None if sniff(file).encoding.startswith("utf") else encoding)._asdict()
-
-
-def _as_columns(names: str | Sequence[str]) -> tuple[str, ...]:
-    return as_tuple(names) if names else ()
 
 
 def is_mesh(path: str | os.PathLike[str]) -> bool:

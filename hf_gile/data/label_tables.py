@@ -1,4 +1,4 @@
-r"""Reader of labels in tables (CSV, TSV, JSON lines, JSON and Parquet), texts, and JSON with nothing but names.
+"""Reader of labels in tables: CSV, TSV, JSON lines, JSON and Parquet.
 
 {"id": "D051379", "name": "Mice", "synonyms": ["Mouse", "House Mouse"]}
 """
@@ -14,26 +14,18 @@ from typing import Any, NamedTuple
 
 from ..models.labels_gile import Label, LabelSet
 from ..writing import unescape_formula
-from .files import open_binary, read_into_memory
-from .homonyms import distinguish, make_labels
-from .json_text import check_parts
-from .label_cells import MISSING, are_lists, clean_id, is_missing, parse_list
+from .homonyms import make_labels
+from .label_cells import MISSING, are_lists, is_missing, parse_list
+from .label_names import note_header, read_names
 from .loading import Piece
 from .report import LeaveOut, ReadReport
-from .schema import NO_TEXT, as_list, clean_label, clean_text, decode_entities, document_id, plain_text
+from .schema import NO_TEXT, Row, as_list, clean_label, clean_text, decode_entities, document_id, plain_text
 from .sniffing import Format
 from .table_files import describe_missing_column, read_rows
 
 
 class Columns(NamedTuple):
-    """Columns of a table of labels.
-
-    Args:
-        id: Column with the ids.
-        name: Columns with names; the first non-empty column is used.
-        description: Columns that describe labels; None for `description` or else `definition`, if it exists.
-        synonyms: Columns with synonyms.
-    """
+    """Columns of a table of labels, as in `load_labels`."""
 
     id: str
     name: tuple[str, ...]
@@ -52,33 +44,25 @@ def read_label_table(
     languages: Sequence[str],
     report: ReadReport,
 ) -> LabelSet:
-    """Reads a table of labels, a text with a label on each line, or JSON with nothing but names; see `load_labels`.
+    """Reads a table of labels, or names alone; see `load_labels`.
 
-    Args:
-        file: The file.
-        form: Its format.
-        chosen: The columns.
-        languages: Languages in order of preference, for cells with texts by language, as {"en": "mice"}.
-        report: Counts labels and decides whether malformed rows raise (the default) or are skipped.
+    The languages, in order of preference, are those of cells with texts by language, as {"en": "mice"}.
 
     Raises:
         ValueError: If a column is missing, or there are no labels; also if a row is malformed, has no id or name, or
             repeats an id, unless the report says to skip.
     """
     report.note(form.note)
-    labels = _read_json_names(file, report) if form.kind == "json" else None
-    if (labels or form.kind == "text") and chosen.required() != _DEFAULT:
-        raise ValueError(f"{file} has names alone, and is not a table with columns to choose")
-    if form.kind == "text":
-        return _read_names(file, form, report)
-    if labels:
+    if labels := read_names(file, form, report):
+        if chosen.required() != _DEFAULT:
+            raise ValueError(f"{file} has names alone, and is not a table with columns to choose")
         return labels
     located = [(where, dict(row)) for where, _, row in read_rows(Piece(str(file)), report, form)]
     rows = [row for _, row in located]
     existing = dict.fromkeys(column for row in rows for column in row)
     if len(existing) == 1 and chosen.required() == _DEFAULT:
         (column,) = existing
-        note = "" if form.columns else _note_header([column, *(str(row.get(column)) for row in rows)])
+        note = "" if form.columns else note_header([column, *(str(row.get(column)) for row in rows)])
         report.note(note)
         if note or form.columns:
             chosen = chosen._replace(id=column, name=(column,))
@@ -94,7 +78,7 @@ def read_label_table(
             _read_markup(rows, chosen)
     chosen, extra = _choose_columns(file, rows, existing, chosen, report)
 
-    def read(row: Mapping[str, Any]) -> tuple[Label, list[str]]:
+    def read(row: Row) -> tuple[Label, list[str]]:
         return _read_label(row, chosen, extra, languages, report)
 
     labels = make_labels(located, read, report, str(file))
@@ -104,101 +88,7 @@ def read_label_table(
     return labels
 
 
-def _note_header(cells: Sequence[str]) -> str:
-    """Returns a note if the first cell of a column is its name, such as "Category name"; empty if it is a label."""
-    if len(cells) < 2 or not _HEADER.fullmatch(cells[0]) or any(map(_HEADER.fullmatch, cells[1:])):
-        return ""
-    return f"the first line, {cells[0]!r}, names the only column: it is no label"
-
-
-def _read_names(file: Path, form: Format, report: ReadReport) -> LabelSet:
-    """Reads a label from each line of a text; a line that starts with a number sign and a space is a comment."""
-    names: dict[str, None] = {}
-    for where, _, row in read_rows(Piece(str(file)), report, form, ["text"]):
-        if _CONTROL.search(row["text"]):
-            raise ValueError(f"{file} is neither a text nor of another known format: {where} has a control character")
-        for line in row["text"].splitlines():  # also at line breaks of other systems
-            name = clean_label(decode_entities(line))
-            if "\t" in line.strip():
-                raise ValueError(f"{file}: {where}: a label has a tab; {_IF_TABLE}")
-            if name in names:
-                report.leave_out("repeated", f"{file}: {where}")
-            elif re.match(r"#+(\s|$)", line):
-                report.leave_out("comment", f"{file}: {where}")
-            elif name:
-                if names and re.match(r"\t|\s\s", line):
-                    report.note("lines are indented, as of a tree: parents are read from a table with a column broader")
-                names[name] = None
-    if note := _note_header(list(names)):
-        report.note(note)
-        del names[next(iter(names))]
-    if problem := _describe_problem(list(names)):
-        raise ValueError(f"{file}: {problem}")
-    if len(names) == 1:
-        report.note(f"a single label, {next(iter(names))!r}: a text has a label on each line")
-    report.records += len(names)
-    return distinguish((Label(name, name) for name in names), {}, report, str(file))
-
-
-def _describe_problem(names: Sequence[str]) -> str:
-    """Says why lines are no names of labels; empty if they are."""
-    if bullets := [name for name in names if _BULLET.match(name)]:
-        return f"a line {_LISTED}, such as {bullets[0]!r}: {_LEAVE_OUT}"
-    if not names:
-        return "no line has a label"
-    if len(names) == 1 and re.match(r"""(?:.*([,;|]).*\1|[\[({]\s*["'].*[\])}]$)""", names[0]):
-        return f"a line has several labels, such as {names[0]!r}; a text has a label on each line"
-    if len(names) == 1:
-        return ""
-    if any(_are_numbered(pattern, names) for pattern in _NUMBERED) or all(map(_QUOTED.match, names)):
-        return f"each line {_LISTED}, such as {names[0]!r}: {_LEAVE_OUT}"
-    for sign in ";|":
-        if all(sign in name for name in names):
-            return f"each line has {sign!r}, such as {names[0]!r}; {_IF_TABLE}"
-    if all(name.endswith(",") for name in names):
-        return f"each line ends with ',', such as {names[0]!r}; {_IF_TABLE}"
-    return ""
-
-
-def _are_numbered(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
-    """Checks whether most lines have a number of their own, and most of these another name."""
-    numbers = {match["number"]: match["name"] for match in map(pattern.fullmatch, names) if match}
-    return len(numbers) >= 0.8 * len(names) and len({*numbers.values()}) > 0.7 * len(numbers)
-
-
-def _read_json_names(file: Path, report: ReadReport) -> LabelSet | None:
-    """Reads a list of names, names by number or numbers by name, as of a `ClassLabel`; returns None for other JSON."""
-    with open_binary(file) as stream:
-        if not re.match(rb'(\xef\xbb\xbf)?\s*(\[\s*"|\{)', stream.read(1 << 12)):
-            return None
-    text = read_into_memory(file)
-    check_parts(text)
-    try:
-        names = json.loads(text)
-    except (ValueError, RecursionError):
-        return None  # the reader of tables reports the error
-    if isinstance(names, dict):
-        names = next((names[key] for key in _KEYS if isinstance(names.get(key), list | dict)), names)
-    if isinstance(names, list):
-        names = {clean_label(decode_entities(str(name))): name for name in names}
-    elif sorted(number for number in names.values() if isinstance(number, int)) == list(range(len(names))):
-        names = {str(number): name for name, number in names.items()}
-    elif not all(map(str.isdecimal, names)):
-        return None  # such as the answer of a server
-    if not names or not all(isinstance(name, str) for name in names.values()):
-        return None
-    report.files += 1
-    report.records += len(names)
-    labels = (Label(clean_id(label_id, "id"), clean_id(name, "name")) for label_id, name in names.items())
-    return distinguish(labels, {}, report, str(file))
-
-
-def _check_columns(
-    existing: Collection[str],
-    chosen: Columns,
-    file: Path,
-    form: Format,
-) -> None:
+def _check_columns(existing: Collection[str], chosen: Columns, file: Path, form: Format) -> None:
     hint = "choose columns with id=... and name=... (--label_id and --label_name)"
     if form.columns:
         hint = 'the file has no header: add it, or pass id="1", name="2" (--label_id 1 --label_name 2) and so on'
@@ -264,7 +154,7 @@ def _read_column(column: str, rows: Sequence[dict[str, Any]], has_lists: bool) -
 
 
 def _read_label(
-    row: Mapping[str, Any],
+    row: Row,
     chosen: Columns,
     extra: Sequence[str],
     languages: Sequence[str],
@@ -290,12 +180,7 @@ def _read_label(
     return replace(label, **values), [other for other in names if other != label.name]
 
 
-def _refuse_nested(
-    file: Path,
-    rows: Sequence[Mapping[str, Any]],
-    chosen: Columns,
-    unread: Iterable[str],
-) -> None:
+def _refuse_nested(file: Path, rows: Sequence[Row], chosen: Columns, unread: Iterable[str]) -> None:
     """Refuses trees, whose rows have a column of further labels."""
     ids = {row.get(chosen.id) for row in rows}
     for column in filter(_CHILDREN.fullmatch, unread):
@@ -310,7 +195,7 @@ def _refuse_nested(
 
 def _choose_columns(
     file: Path,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Row],
     existing: Iterable[str],
     chosen: Columns,
     report: ReadReport,
@@ -346,7 +231,7 @@ def _can_parse(parse: Callable[[object], Any], value: object) -> bool:
 
 
 def _texts(
-    row: Mapping[str, Any],
+    row: Row,
     columns: Sequence[str],
     languages: Sequence[str],
     split: bool = False,
@@ -455,45 +340,4 @@ _ERRORS = NO_TEXT | {word for word in MISSING if word.startswith("#")}  # of spr
 _CHILDREN = re.compile(r"child(ren)?|narrower|sub\w*|nodes|items|members", re.IGNORECASE)
 _ID_KEYS = ("id", "uri", "@id", "ui", "code", "notation")
 _LANGUAGE = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")
-_IF_TABLE = "if it is a table, name its columns in a first line, such as id and name, or with --columns id,name"
-_LISTED = "has a number, a bullet, quotes or other signs"
-_LEAVE_OUT = "leave them out, or write a table with the columns id and name"
 _DEFAULT = ["id", "name"]
-_KEYS = ("id2label", "names", "labels")
-_CONTROL = re.compile("[\0-\b\x0e-\x1f\x7f]")
-# Also rules, lines of trees, code, and cells of CSV.
-_BULLET = re.compile(
-    r"(--?|[*\u2022\u2013\u2014])\s|[-=*_~+ ]{3,}$|[\u2502\u251c\u2514]"
-    r'|.*\{$|\}[;,]?$|"[^"]*,.*"$'
-)
-_QUOTED = re.compile(r"""(["']).*\1,?$""")
-# A code that numbers a name: not a number in a name such as "2 stars" and "0-17"; or a number after a name.
-_NUMBERED = [
-    re.compile(
-        r"[(\[]?(?P<number>[A-Za-z]{0,3}\d[\d.-]*|[A-Za-z](?=\s?[.)\u2013-]\s)|[IVXLC]+(?=[.)]\s))"
-        r"(?:\s*[=,:]\s*|\s?[.)\]\u2013-]\s*|\s)\s*"
-        r"""(?P<name>["'(]*[^\W\d].*)"""
-    ),
-    re.compile(r"(?P<name>.*[^\s\d].*?)\s*(?:=>?|->|:)\s*(?P<number>\d+)"),
-]
-_FOREIGN = (
-    "schlagwort", "schlagwörter", "stichwort", "begriff",
-    "bezeichnung", "kategorie", "thema", "themen",
-    "étiquette", "catégorie", "catégories", "thème", "thèmes",
-    "sujet", "sujets", "mot-clé", "mots-clés", "libellé",
-    "etiqueta", "etiquetas", "categoría", "categorías",
-    "tema", "temas", "materia", "nombre", "palabra clave",
-    "categoria", "categorias", "assunto", "assuntos",
-    "palavra-chave", "argomento", "soggetto", "parola chiave",
-    "trefwoord", "trefwoorden", "onderwerp", "categorie",
-    "emne", "emneord", "ämne", "ämnesord", "kategori",
-    "asiasana", "temat", "kategoria",
-    "категория", "тема", "рубрика",
-    "标签", "类别", "主题", "关键词",
-)  # fmt: skip
-_HEADER = re.compile(
-    r"(id|((pref(erred)?|class|label|category|topic|tag|intent|subject)[\s_-]*)?"
-    r"((label|name|class|categor(y|ie)|topic|tag|title)(e?s)?"
-    rf"|(term|keyword|subject|heading|intent)s?)|{'|'.join(_FOREIGN)}):?",
-    re.IGNORECASE,
-)

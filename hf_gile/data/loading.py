@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
@@ -108,6 +108,54 @@ def load_pieces(
     if piece_reports is not None:
         piece_reports += new_reports
     return dataset
+
+
+def short_names(files: Sequence[Path]) -> dict[str, str]:
+    """Maps each path to its file name, for ids, or to the path within the common folder if names are repeated.
+
+    Example:
+        >>> short_names([Path("/data/train/a.csv"), Path("/data/test/a.csv")])
+        {'/data/train/a.csv': 'train/a.csv', '/data/test/a.csv': 'test/a.csv'}
+    """
+    if len({file.name for file in files}) == len(files):
+        return {str(file): file.name for file in files}
+    folder = os.path.commonpath([file.parent for file in files])
+    return {str(file): file.relative_to(folder).as_posix() for file in files}
+
+
+def document_features() -> Features:
+    """Returns the features of a document: `id`, `text` and `labels`, a list of label ids."""
+    from datasets import Features, List, Value
+
+    return Features({"id": Value("string"), "text": Value("string"), "labels": List(Value("string"))})
+
+
+def is_useful(
+    document: Mapping[str, Any],
+    where: str,
+    report: ReadReport,
+    unlabelled: str = "negative",
+    has_labels: bool = True,
+) -> bool:
+    """Checks whether a document has a text, and labels if it needs any, and counts it as a record or as left out.
+
+    Args:
+        document: Document with `text` and `labels`.
+        where: Location of the document, for the report.
+        report: Counts the document.
+        unlabelled: `"negative"` to accept documents without labels, or `"drop"`.
+        has_labels: Whether the table has labels.
+    """
+    if not document["text"]:
+        report.leave_out("without text", where)
+        return False
+    if has_labels and not document["labels"]:
+        if unlabelled == "drop":
+            report.leave_out("without labels", where)
+            return False
+        report.without_labels += 1
+    report.records += 1
+    return True
 
 
 def _add_reports(report: ReadReport, folder: Path, pieces: Sequence[Piece]) -> list[ReadReport]:

@@ -54,13 +54,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..models.labels_gile import Label, LabelSet
 from .files import open_binary
-from .homonyms import check_choices, distinguish, join_descriptions
+from .homonyms import distinguish, join_descriptions
 from .loading import Piece
-from .medline import parse_xml
 from .report import ReadReport
-from .schema import clean_text, plain_text
+from .schema import Row, as_names, clean_text, plain_text
 from .sniffing import Requested, sniff
 from .table_files import Lines, read_lines, read_rows
+from .xml_records import parse_xml
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -129,7 +129,7 @@ def read_mesh(
         records = _iterate_xml(path)
     elif form.kind == "ascii":
         parse = _parse_ascii
-        records = _iterate_ascii(read_lines(piece, form.encoding))
+        records = _iterate_ascii(read_lines(piece, form.encoding), piece.path)
     elif form.kind not in ("json", "jsonl"):
         raise ValueError(
             f"{path}: expected MeSH in XML (a DescriptorRecordSet), ASCII or JSON lines, "
@@ -139,8 +139,7 @@ def read_mesh(
         report.files += 1
         records = report.until_damage(records, path)
     first: dict[str, str] = {}
-    located = ((f"{path}: {where}", record) for where, record in records)
-    for where, descriptor in report.read_each(located, parse, "malformed record"):
+    for where, descriptor in report.read_each(records, parse, "malformed record"):
         if descriptor is None:
             report.leave_out("not a descriptor", where)
         elif first.setdefault(descriptor.ui, where) != where:
@@ -176,7 +175,7 @@ def load_mesh(
             number is repeated. Also raises what `read_mesh` raises.
     """
     report = report or ReadReport()
-    requested = check_choices(describe, DESCRIPTIONS)
+    requested = as_names(describe, DESCRIPTIONS)
     descriptors = list(read_mesh(path, report, encoding=encoding))
     if not descriptors:
         raise ValueError(f"{path}: no descriptors: {report}")
@@ -212,7 +211,7 @@ def load_mesh(
 def _iterate_xml(path: str | os.PathLike[str]) -> Iterator[tuple[str, _Element]]:
     with open_binary(path) as stream:
         for record in parse_xml(stream, "DescriptorRecord"):
-            yield f"line {record.sourceline:,}", record
+            yield f"{path}: line {record.sourceline:,}", record
 
 
 def _parse_xml(record: _Element) -> Descriptor:
@@ -229,13 +228,13 @@ def _parse_xml(record: _Element) -> Descriptor:
     )
 
 
-def _iterate_ascii(lines: Lines) -> Iterator[tuple[str, list[tuple[int, str | ValueError]]]]:
+def _iterate_ascii(lines: Lines, path: str) -> Iterator[tuple[str, list[tuple[int, str | ValueError]]]]:
     record: list[tuple[int, str | ValueError]] = []
     for number, line in chain(lines, [(0, "*NEWRECORD")]):
         text = line if isinstance(line, ValueError) else line.strip()
         if text == "*NEWRECORD":
             if record:
-                yield f"line {record[0][0]:,}", record
+                yield f"{path}: line {record[0][0]:,}", record
             record = []
         if len(record) == _MAX_RECORD_LINES:
             raise ValueError(f"line {number:,}: a record has more than {_MAX_RECORD_LINES:,} lines")
@@ -268,7 +267,7 @@ def _parse_ascii(record: list[tuple[int, str | ValueError]]) -> Descriptor | Non
     )
 
 
-def _parse_json(row: Mapping[str, Any]) -> Descriptor:
+def _parse_json(row: Row) -> Descriptor:
     if not {"ui", "name"} <= set(row):
         raise ValueError(f"expected an object with the keys ui and name, got {shortened(row)}")
     for key in ("synonyms", "tree"):

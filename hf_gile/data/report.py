@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
-Row = TypeVar("Row")
 
 _LONGEST = 1000  # maximum length of a message
 _FEW = 20
@@ -145,18 +144,18 @@ class ReadReport:
         raise ValueError(message)
 
     def read_each(
-        self, rows: Iterable[tuple[str, Row]], read: Callable[[Row], T], reason: str
+        self, rows: Iterable[tuple[Any, ...]], read: Callable[..., T], reason: str
     ) -> Iterator[tuple[str, T]]:
         """Yields what `read` makes of each row, with the location of the row.
 
         Args:
-            rows: Locations, for messages, and rows.
+            rows: Tuples of a location, for messages, and the arguments of `read`.
             read: Reads a row. A `ValueError` says that it is malformed, `LeaveOut` that it has no label.
             reason: Category of malformed rows.
         """
-        for where, row in rows:
+        for where, *row in rows:
             try:
-                result = read(row)
+                result = read(*row)
             except LeaveOut as left_out:
                 self.leave_out(str(left_out), where, left_out.label_id)
             except ValueError as error:

@@ -2,10 +2,13 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import unescape
 from reprlib import repr as shortened
 from typing import Any
+
+Row = Mapping[str, Any]
+"""The cells of a row by column."""
 
 NO_TEXT = {"NULL", "\\N", "NaN", "nan", "<NA>"}
 """How programs write a cell without a text, which nobody writes as a text or a name."""
@@ -63,9 +66,25 @@ def clean_label(text: str) -> str:
     return " ".join(text.split())
 
 
-def as_names(names: str | Iterable[str]) -> tuple[str, ...]:
-    """Returns a name, or several, as a tuple."""
-    return (names,) if isinstance(names, str) else tuple(names)
+def as_names(names: str | Iterable[str], choices: Collection[str] | None = None) -> tuple[str, ...]:
+    """Returns a name, or several, as a tuple.
+
+    Raises:
+        ValueError: If a name is repeated, or not among the choices.
+    """
+    result = (names,) if isinstance(names, str) else tuple(names)
+    if len(set(result)) < len(result):
+        raise ValueError(f"expected a name, or several distinct names, got {list(result)}")
+    if choices is not None and not set(result).issubset(choices):
+        raise ValueError(f"expected names among {', '.join(choices)}, got {list(result)}")
+    return result
+
+
+def column_names(names: str | Iterable[str]) -> tuple[str, ...]:
+    """Returns a column, or several, as a tuple; raises a ValueError for an empty list."""
+    if not names:
+        raise ValueError(f"expected a column, or several, got {names!r}")
+    return as_names(names)
 
 
 def as_list(value: object) -> Sequence[Any]:
@@ -104,7 +123,7 @@ def raise_text(before: str, text: str) -> str:
     return text if not is_exponent or text.strip().lower() in _RAISED else f"^{text}"
 
 
-def join_columns(row: Mapping[str, Any], columns: Sequence[str]) -> str:
+def join_columns(row: Row, columns: Sequence[str]) -> str:
     r"""Joins the text columns of a row by line breaks.
 
     Missing cells, None and words of `NO_TEXT` are empty texts. Numbers are read as text.

@@ -21,7 +21,7 @@ from typing import Any
 
 from ..models.labels_gile import Label, LabelSet
 from .files import Paths, find_files
-from .homonyms import check_choices, join_descriptions, make_labels
+from .homonyms import join_descriptions, make_labels
 from .rdf import SUFFIXES, parse_rdf
 from .rdf_profiles import (
     CONVERT,
@@ -87,8 +87,10 @@ def load_skos(
             file is malformed, unless the report says to skip, which keeps everything before the damage.
     """
     report = report or ReadReport()
-    requested = check_choices(describe, DESCRIPTIONS)
-    statements = _Statements(as_names(language))
+    requested = as_names(describe, DESCRIPTIONS)
+    if isinstance(language, str):
+        language = [language]
+    statements = _Statements([*language])
     first, *more = find_files(paths, SUFFIXES, any_name=True)
     for file in (first, *more):
         parse_rdf(file, statements.add, report)
@@ -99,7 +101,7 @@ def load_skos(
 
     def concepts() -> Iterator[tuple[str, str]]:
         for concept in sorted(vocabulary.concepts, key=_natural_key):
-            yield concept, concept
+            yield f"{source}: {concept}", concept
         if report.records == before:
             raise ValueError(f"{source}: {vocabulary.summary()}; {report}")
         if vocabulary.profile is not PROFILES[0]:

@@ -19,11 +19,12 @@ from typing import IO, Any
 
 from .files import MAX_RECORD, is_packed, open_binary
 from .json_text import check_parts, read_records
+from .kinds import VOCABULARIES
 from .loading import Piece
 from .parquet_files import read_parquet, split_parquet
 from .report import ReadReport
-from .schema import clean_label
-from .sniffing import VOCABULARIES, Format, csv_reader, is_rule
+from .schema import Row, clean_label
+from .sniffing import Format, csv_reader, is_rule
 
 SUFFIXES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet", ".xlsx", ".xls", ".ods")
 """Suffixes of table files, compressed or not. Spreadsheets are refused with what to do."""
@@ -59,23 +60,21 @@ def read_rows(
     source: Piece | IO[bytes],
     report: ReadReport,
     form: Format,
-    columns: Sequence[str] = (),
-    may_lack: Sequence[str] = (),
-    arguments: Mapping[str, str] | None = None,
-) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    columns: Mapping[str, str] | None = None,
+    may_lack: Mapping[str, str] | None = None,
+) -> Iterator[tuple[str, str, Row]]:
     """Reads the rows of a table, in constant memory. The only column of a text is `"text"`.
 
     Args:
         source: A file, a part of a `.jsonl` or Parquet file, or a stream.
         report: Counts the file, and decides whether malformed rows raise errors.
         form: The format, from `sniff`.
-        columns: Required columns; each must occur in a row of the piece. Rows of Parquet files have no others, unless
-            none is required.
-        may_lack: Optional columns in rows of JSON.
-        arguments: Argument that names each column, for messages.
+        columns: Required columns, each with the argument that names it, for messages; each must occur in a row of the
+            piece. Rows of Parquet files have no others, unless none is required.
+        may_lack: Such columns that rows of JSON may lack.
 
     Yields:
-        The location of the row, for messages; a short location, for ids; and the row.
+        The location of the row, for messages; its number, for ids; and the row.
 
     Raises:
         ValueError: If a column is missing. Unless the report skips errors: if a row or the file is malformed.
@@ -95,12 +94,13 @@ def read_rows(
         unit = "line at byte"
         short = "byte "
     is_ragged = form.kind in ("json", "jsonl")
-    absent = {*columns, *may_lack}
-    optional = set(may_lack) if is_ragged else set()
+    arguments = {**(columns or {}), **(may_lack or {})}
+    absent = set(arguments)
+    optional = set(may_lack or ()) if is_ragged else set()
     names: dict[str, None] = {}
     nested: dict[str, str] = {}
     count = 0
-    with closing(_open_rows(source, form, [*columns, *may_lack])) as rows:
+    with closing(_open_rows(source, form, [*arguments])) as rows:
         for number, row in report.until_damage(rows, path):
             if not isinstance(row, dict):
                 problem = row if isinstance(row, ValueError) else f"expected an object, got {shortened(row)}"
@@ -113,11 +113,11 @@ def read_rows(
                 nested.update({inner: name for name, cell in row.items() if isinstance(cell, dict) for inner in cell})
                 if absent - optional and (not is_ragged or count == _FIRST_ROWS):
                     break
-            yield f"{unit} {number:,}", f"{short}{number}", row
+            yield f"{path}: {unit} {number:,}", f"{short}{number}", row
     absent -= optional - nested.keys()
     if absent and count:
-        missing = next(column for column in (*columns, *may_lack) if column in absent)
-        problem = describe_missing_column(missing, names, (arguments or {}).get(missing), form)
+        missing = next(column for column in arguments if column in absent)
+        problem = describe_missing_column(missing, names, arguments[missing], form)
         if missing in nested:
             problem += f"; {nested[missing]!r} has it: flatten objects, as pandas.json_normalize does"
         raise ValueError(f"{path}: {problem}")

@@ -1,21 +1,16 @@
 r"""Reader of documents and labels in tables: CSV, JSON lines, JSON and Parquet files, and datasets of the Hub.
 
-A row is a document. `.csv` with any delimiter, usually with a header:
+A row is a document: of CSV with any delimiter, of JSON (also a list of objects, or Parquet), or of fastText:
 
     title,abstract,subjects
     On mice.,"Mice, and rats.",D051379; D051381
 
-`.jsonl`, an object per line; `.json`, a list of such objects; `.parquet`, columns of the same types:
-
     {"title": "On mice.", "abstract": "Mice, and rats.", "subjects": ["D051379", "D051381"]}
-
-`.txt`, a table, or lines of fastText:
 
     __label__mice __label__rats Mice, and rats.
 
-All but Parquet may be compressed. `load_table(path, text=["title", "abstract"], labels="subjects")` reads them, with
-`separator=";"` for the first. `sniffing` sees the format of a file, and `label_columns` that of labels. `label_tables`
-reads tables of labels. `table_of` converts a dataset of the Hub, or any other.
+`load_table(path, text=["title", "abstract"], labels="subjects")` reads them, with `separator=";"` for the first.
+`sniffing` sees the format of a file, and `label_columns` that of labels. `table_of` converts any dataset.
 """
 
 from __future__ import annotations
@@ -31,14 +26,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 from ..models.labels_gile import LabelSet
 from .files import Paths, find_files
 from .label_columns import SAMPLE, LabelColumn, flag_columns, see
-from .loading import Piece, load_pieces
+from .loading import Piece, document_features, is_useful, load_pieces, short_names
 from .report import ReadReport
-from .schema import as_names, document_id, join_columns
+from .schema import Row, column_names, document_id, join_columns
 from .sniffing import Format, Layout, Requested, sniff
 from .table_files import SUFFIXES, describe_missing_column, file_pieces, read_rows
 
 if TYPE_CHECKING:
-    from datasets import Dataset, Features, IterableDataset
+    from datasets import Dataset, IterableDataset
 
 # Part of the cache key, which does not cover this code: increment it when the resulting documents change.
 _VERSION = 9
@@ -66,21 +61,21 @@ class _Columns(NamedTuple):
     id: str | None
     unlabelled: str
 
-    def arguments(self) -> dict[str, str]:
-        """Returns the argument that names each column."""
-        named = dict.fromkeys(self.labels.columns, "labels")
+    def required(self) -> dict[str, str]:
+        """Returns the argument that names each column of the text and the id."""
+        arguments = dict.fromkeys(self.text, "text")
         if self.id is not None:
-            named[self.id] = "id"
-        return named | dict.fromkeys(self.text, "text")
+            arguments.setdefault(self.id, "id")
+        return arguments
 
-    def document(self, located: tuple[Mapping[str, Any], str]) -> dict[str, Any]:
-        """Returns the document of a row and its position, which is the id if there is no column of ids."""
-        row, position = located
+    def document(self, name: str, position: str, row: Row) -> dict[str, Any]:
+        """Returns the document of a row; its id is the name with the position, if there is no column of ids."""
+        key = name + position
         if self.id is not None:
             if self.id not in row:
                 raise ValueError(describe_missing_column(self.id, row, "id"))
-            position = document_id(row[self.id], self.id)
-        return {"id": position, "text": join_columns(row, self.text), "labels": self.labels.read(row)}
+            key = document_id(row[self.id], self.id)
+        return {"id": key, "text": join_columns(row, self.text), "labels": self.labels.read(row)}
 
 
 def load_table(
@@ -132,12 +127,12 @@ def load_table(
             `on_error` is `"skip"`, also if input is malformed or more than a quarter of it has no text.
     """
     report = ReadReport(on_error)
-    texts = as_tuple(text)
+    texts = column_names(text)
     others = [*texts, *filter(None, [id])]
     files = find_files(paths, SUFFIXES, any_name=True)
     if labels is None:
         labels = _UNLABELLED
-    names = labels.columns if isinstance(labels, LabelColumn) else as_tuple(labels)
+    names = labels.columns if isinstance(labels, LabelColumn) else column_names(labels)
     forms = _see_forms(files, Requested(**layout).check(), [*others, *names], report)
     features = _parquet_features(files[0], forms)
     seen = _see_labels(_first_rows(files, forms, others), labels, others, separator, known, features, report)
@@ -211,12 +206,12 @@ def table_of(
         raise ValueError(f"pass a split of the dataset, such as dataset[{next(iter(dataset))!r}], not all splits")
     if dataset.features is None:
         raise ValueError("the columns of this stream are unknown: set its features, as in dataset.cast(features)")
-    texts = as_tuple(text)
+    texts = column_names(text)
     others = [*texts, *filter(None, [id])]
     plain = dataset.with_format(None)
     seen = _see_labels(plain, labels, others, separator, known, dataset.features, report)
     read_as = _Columns(texts, seen, id, unlabelled)
-    arguments = read_as.arguments()
+    arguments = dict.fromkeys(seen.columns, "labels") | read_as.required()
     for column, argument in arguments.items():
         if column not in dataset.features:
             problem = describe_missing_column(column, dataset.features, argument)
@@ -259,62 +254,6 @@ def _convert_batch(
     return {key: [document[key] for document in documents] for key in ("id", "text", "labels")}
 
 
-def short_names(files: Sequence[Path]) -> dict[str, str]:
-    """Maps each path to its file name, for ids, or to the path within the common folder if names are repeated.
-
-    Example:
-        >>> short_names([Path("/data/train/a.csv"), Path("/data/test/a.csv")])
-        {'/data/train/a.csv': 'train/a.csv', '/data/test/a.csv': 'test/a.csv'}
-    """
-    if len({file.name for file in files}) == len(files):
-        return {str(file): file.name for file in files}
-    folder = os.path.commonpath([file.parent for file in files])
-    return {str(file): file.relative_to(folder).as_posix() for file in files}
-
-
-def document_features() -> Features:
-    """Returns the features of a document: `id`, `text` and `labels`, a list of label ids."""
-    from datasets import Features, List, Value
-
-    return Features({"id": Value("string"), "text": Value("string"), "labels": List(Value("string"))})
-
-
-def is_useful(
-    document: Mapping[str, Any],
-    where: str,
-    report: ReadReport,
-    unlabelled: str = "negative",
-    has_labels: bool = True,
-) -> bool:
-    """Checks whether a document has a text, and labels if it needs any, and counts it as a record or as left out.
-
-    Args:
-        document: Document with `text` and `labels`.
-        where: Location, for the examples of the report.
-        report: Counts the document.
-        unlabelled: `"negative"` to accept documents without labels, or `"drop"`.
-        has_labels: Whether the table has labels.
-    """
-    if not document["text"]:
-        report.leave_out("without text", where)
-        return False
-    if has_labels and not document["labels"]:
-        if unlabelled == "drop":
-            report.leave_out("without labels", where)
-            return False
-        report.without_labels += 1
-    report.records += 1
-    return True
-
-
-def as_tuple(names: str | Sequence[str]) -> tuple[str, ...]:
-    """Returns names of columns, which must be distinct, as a tuple."""
-    names = as_names(names)
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"expected a column name, or several distinct names, got {list(names)}")
-    return names
-
-
 def _see_forms(
     files: Sequence[Path], requested: Requested, names: Sequence[str], report: ReadReport
 ) -> dict[str, Format]:
@@ -329,7 +268,7 @@ def _see_forms(
 
 
 def _see_labels(
-    rows: Iterable[Mapping[str, Any]],
+    rows: Iterable[Row],
     labels: str | Sequence[str] | LabelColumn,
     others: Collection[str],
     separator: str | None,
@@ -343,7 +282,7 @@ def _see_labels(
     """
     if not isinstance(labels, LabelColumn):
         first = list(islice(rows, SAMPLE))
-        columns = as_tuple(labels)
+        columns = column_names(labels)
         if columns == (LABELS,) and first and not any(LABELS in row for row in first):
             if _LABEL not in others and any(_LABEL in row for row in first):
                 columns = (_LABEL,)
@@ -374,9 +313,7 @@ def _class_names(features: Mapping[str, Any], columns: Sequence[str]) -> dict[st
     return {name: tuple(kind.names) for name, kind in kinds.items() if hasattr(kind, "names")}
 
 
-def _first_rows(
-    files: Iterable[Path], forms: Mapping[str, Format], others: Collection[str]
-) -> Iterator[Mapping[str, Any]]:
+def _first_rows(files: Iterable[Path], forms: Mapping[str, Format], others: Collection[str]) -> Iterator[Row]:
     """Yields rows without their text, until they would take much memory."""
     size = 0
     for file in files:
@@ -398,22 +335,19 @@ def _read_documents(
     forms: Mapping[str, Format],
     names: Mapping[str, str],
 ) -> Iterator[dict[str, Any]]:
-    arguments = columns.arguments()
-    needed = [*columns.text, *filter(None, [columns.id])]
-    rows = read_rows(piece, report, forms[piece.path], needed, columns.labels.columns, arguments)
-    return _documents_of(rows, columns, report, f"{piece.path}: ", f"{names[piece.path]}:")
+    labels = dict.fromkeys(columns.labels.columns, "labels")
+    rows = read_rows(piece, report, forms[piece.path], columns.required(), labels)
+    return _documents_of(rows, columns, report, f"{names[piece.path]}:")
 
 
 def _documents_of(
-    rows: Iterable[tuple[str, str, Mapping[str, Any]]],
+    rows: Iterable[tuple[str, str, Row]],
     columns: _Columns,
     report: ReadReport,
-    path: str = "",
     name: str = "",
 ) -> Iterator[dict[str, Any]]:
-    """Yields the usable documents of rows, as `read_rows` yields them; `path` and `name` start locations and ids."""
-    located = ((path + where, (row, name + position)) for where, position, row in rows)
-    for where, document in report.read_each(located, columns.document, "malformed row"):
+    """Yields the usable documents of rows, as `read_rows` yields them; `name` starts their ids."""
+    for where, document in report.read_each(rows, partial(columns.document, name), "malformed row"):
         if is_useful(document, where, report, columns.unlabelled, bool(columns.labels.columns)):
             yield document
 

@@ -46,7 +46,7 @@ _Line = tuple[int, str]
 _ROWS = 1000  # parsed at a time
 _SAMPLE = 100  # lines used to detect the vector size
 _HEADER = re.compile("([0-9]{1,18}) ([0-9]{1,18})")
-_NUMBER = re.compile(r"[+-]?[0-9]*\.?[0-9]+([eE][+-]?[0-9]+)?")
+_ENDS_IN_NUMBER = re.compile(r".+ [+-]?[0-9]*\.?[0-9]+([eE][+-]?[0-9]+)?")
 _SPACES = re.compile("[ \t]+")
 
 
@@ -203,8 +203,9 @@ def check_word_vectors(
     matrix = np.asarray(vectors[:max_words])  # converts subclasses to plain arrays
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
         raise ValueError(f"{path}: vectors must be rows of numbers, got shape {matrix.shape} of {matrix.dtype}")
-    block = (words[:max_words], _to_float32(matrix), range(len(matrix)))
-    return _collect([block], path, report or ReadReport(), "word")
+    with np.errstate(over="ignore"):  # numbers too large for float32 become infinite
+        matrix = matrix.astype(np.float32, copy=False)
+    return _collect([(words[:max_words], matrix, range(len(matrix)))], path, report or ReadReport(), "word")
 
 
 def _collect(
@@ -277,7 +278,7 @@ def _read_text(path: Path, encoding: str, max_words: int | None, report: ReadRep
         number = 0
         while block := list(islice(requested, _ROWS)):
             number += len(block)
-            yield _parse_lines(block, size, path, report)
+            yield from _parse_lines(block, size, path, report)
     if declared is not None and number != min(declared, max_words or declared):
         more = "at least " if number == max_words else ""
         report.problem("wrong header", f"{path}: line 1 declares {declared:,} words, but the file has {more}{number:,}")
@@ -292,42 +293,39 @@ def _read_lines(lines: Iterable[tuple[int, str | ValueError]], path: Path, repor
             yield number, text
 
 
-def _parse_lines(lines: Sequence[_Line], size: int, path: Path, report: ReadReport) -> Block:
-    if all(line.count(" ") == size for _, line in lines):
-        parts = [line.partition(" ") for _, line in lines]
-        with suppress(ValueError):
-            matrix = _parse_numbers([numbers for _, _, numbers in parts])
-            return [word for word, _, _ in parts], matrix, [number for number, _ in lines]
+def _parse_lines(lines: Sequence[_Line], size: int, path: Path, report: ReadReport) -> Iterator[Block]:
+    """Yields the lines as a block; if some are malformed, each of the others as a block."""
+    block = None
+    with suppress(ValueError):
+        block = _parse_block(lines, size)
+    if block is not None:
+        yield block
+    elif len(lines) > 1:
+        for pair in lines:
+            yield from _parse_lines([pair], size, path, report)
+    else:
+        number, line = lines[0]
+        message = f"line {number:,}: expected a word and {size:,} finite numbers, got {line[:80]!r}"
+        report.problem("malformed line", f"{path}: {message}")
+
+
+def _parse_block(lines: Sequence[_Line], size: int) -> Block:
+    """Returns the content of lines; raises a ValueError if one of them is malformed."""
     words = []
-    vectors = []
-    positions = []
-    for number, line in lines:
-        word, *texts = line.rsplit(" ", size)  # a word may have spaces
-        before, _, last = word.rpartition(" ")
-        try:
-            if len(texts) < size or (before and _NUMBER.fullmatch(last)):
+    texts = []
+    for _, line in lines:
+        word, _, text = line.partition(" ")
+        if line.count(" ") != size:  # a word may have spaces
+            word, *numbers = line.rsplit(" ", size)
+            text = " ".join(numbers)
+            if len(numbers) < size or _ENDS_IN_NUMBER.fullmatch(word):
                 raise ValueError
-            vectors.append(_parse_numbers([" ".join(texts)])[0])
-        except ValueError:
-            message = f"line {number:,}: expected a word and {size:,} finite numbers, got {line[:80]!r}"
-            report.problem("malformed line", f"{path}: {message}")
-            continue
         words.append(word)
-        positions.append(number)
-    return words, np.array(vectors, np.float32).reshape(-1, size), positions
-
-
-def _parse_numbers(texts: Sequence[str]) -> Matrix:
-    """Returns a row for each text; raises a ValueError for other than finite numbers."""
+        texts.append(text)
     if not any(map(str.strip, texts)):  # of which numpy only warns
         raise ValueError
     # Faster and stricter than numbers made of the pieces of a text.
     matrix = np.loadtxt(texts, np.float32, comments=None, delimiter=" ", ndmin=2)
     if not np.isfinite(matrix).all():
         raise ValueError
-    return matrix
-
-
-def _to_float32(numbers: object) -> Matrix:
-    with np.errstate(over="ignore"):  # numbers too large for float32 become infinite
-        return np.asarray(numbers).astype(np.float32, copy=False)
+    return words, matrix, [number for number, _ in lines]

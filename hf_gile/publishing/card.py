@@ -15,7 +15,6 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
-from ..data.files import read_yaml
 from ..extras import needs_extra
 from ..label_index import leads_out
 from ..masking import masked_in
@@ -23,6 +22,7 @@ from ..models import GileForSequenceClassification, unwrapped
 from ..models.labels_gile import LabelSet
 from ..resources import resource
 from ..writing import write_text
+from ..yaml_files import read_yaml
 from . import card_sections as sections
 from .contents import UNKNOWN_REPOSITORY
 from .markdown import escaped, python_text

@@ -17,18 +17,19 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any
 
 from hf_gile.data.files import data_suffix
 from hf_gile.data.loading import Piece
-from hf_gile.data.medline import Record, make_record
 from hf_gile.data.mesh import read_mesh
 from hf_gile.data.report import ReadReport
 from hf_gile.data.schema import clean_text
 from hf_gile.data.sniffing import Format
 from hf_gile.data.table_files import read_rows
+from papers.medline import Record, make_record
 
 
 def format_of(path: str | os.PathLike[str], encoding: str = "utf-8") -> Format:
@@ -61,12 +62,8 @@ def read_bioasq(
     """
     report = ReadReport() if report is None else report
     piece = source if isinstance(source, Piece) else Piece(os.fspath(source))
-    for where, _, raw in read_rows(piece, report, format_of(piece.path, encoding)):
-        try:
-            record = validate_record(raw, ui_of)
-        except ValueError as error:
-            report.problem("malformed record", f"{piece.path}: {where}: {error}")
-            continue
+    rows = ((where, raw) for where, _, raw in read_rows(piece, report, format_of(piece.path, encoding)))
+    for _, record in report.read_each(rows, partial(validate_record, ui_of=ui_of), "malformed record"):
         yield record
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hf_gile.data.medline import Record
+from papers.medline import Record
 from papers.records import record_features
 
 if TYPE_CHECKING:

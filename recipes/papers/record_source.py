@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hf_gile.data.label_files import is_mesh, load_labels
-from hf_gile.data.medline import demo_file
 from hf_gile.data.report import ReadReport
 from hf_gile.data.zero_shot import seen_first
 from hf_gile.models.labels_gile import Label, LabelSet
 from papers.bioasq import mesh_ids
+from papers.medline import demo_file
 from papers.records import load_records
 from papers.year_split import year_split
 from papers.zero_shot import ZeroShotSplit, zero_shot_split

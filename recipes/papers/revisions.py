@@ -24,8 +24,8 @@ import numpy as np
 
 from hf_gile.data.files import open_binary
 from hf_gile.data.loading import Piece, load_pieces
-from hf_gile.data.medline import Record, elements, read_citation, read_elements
 from hf_gile.data.report import ReadReport
+from papers.medline import Record, elements, read_citation, read_elements
 
 if TYPE_CHECKING:
     from datasets import Features

@@ -47,11 +47,10 @@ from hf_gile.data.encodings import resolve_encoding
 from hf_gile.data.files import data_suffix, read_npz
 from hf_gile.data.homonyms import distinguish
 from hf_gile.data.json_text import check_parts
-from hf_gile.data.loading import Piece, load_pieces
+from hf_gile.data.loading import Piece, document_features, is_useful, load_pieces
 from hf_gile.data.report import ReadReport
 from hf_gile.data.schema import clean_text, document_id, join_columns
 from hf_gile.data.table_files import read_lines
-from hf_gile.data.tables import document_features, is_useful
 from hf_gile.models.labels_gile import Label, LabelSet
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hf_gile.data.medline import Record
 from hf_gile.data.zero_shot import SALT, hash_fraction
 from papers.columns import as_table, count_labels, iterate_pmids, read_years, select_rows
+from papers.medline import Record
 from papers.zero_shot import ZeroShotSplit
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from hf_gile.data.medline import Record
 from hf_gile.data.zero_shot import SALT, hash_fraction, held_out_labels
 from papers.columns import as_table, count_labels, count_remaining_labels, iterate_pmids, select_rows
+from papers.medline import Record
 
 if TYPE_CHECKING:
     from datasets import Dataset

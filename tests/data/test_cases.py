@@ -3,9 +3,10 @@
 import csv
 
 import pytest
+from papers.medline import read_medline
 
 from hf_gile import LabelScoringPipeline
-from hf_gile.data import load_labels, read_medline
+from hf_gile.data import load_labels
 from hf_gile.data.table_source import TableSource
 
 REFUSED = {

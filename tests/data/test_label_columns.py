@@ -398,7 +398,9 @@ def test_classes_get_their_names():
 def test_class_numbers_are_lines_of_the_label_file():
     known = ["mice", "rats", "cats"]
     for cells in ([0, 2, 1, -1], ["0", "2.0", "1", ""], [1, 3, 2, None]):
-        assert read(*cells, known=known)[0] == [["mice"], ["cats"], ["rats"], []]
+        labels, note = read(*cells, known=known)
+        assert labels == [["mice"], ["cats"], ["rats"], []]
+        assert f"numbers of classes, which have names, counted in --label_file from {int(3 in cells)}" in note
     assert read("0,2", "1", "", known=known, separator=",")[0] == [["mice", "cats"], ["rats"], []]
     assert read(1, 2, known=known)[0] == [["1"], ["2"]]  # from 0, or from 1
     assert read(0, 1, known=["0", "1"])[0] == [["0"], ["1"]]

@@ -151,7 +151,7 @@ LISTED = "(a|each) line has a number, a bullet, quotes or other signs, such as .
 REFUSED = {
     "# a comment\n": "no line has a label",
     "D3\tMice\n": "line 1: a label has a tab; if it is a table, name its columns",
-    "PK\5\6\n": "is neither a text nor of another known format: line 1",
+    "PK\5\6\n": "line 1 has a control character: the file is neither a text nor of another known format",
     "3;Mice\n5;Rats\n": "each line has ';', such as '3;Mice'; if it is a table, name its",
     "mice, rats, cats": ".*such as .*mice.*; (a text has a label|if it is a table)",
     "- mice\n- rats\n": LISTED,

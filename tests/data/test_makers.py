@@ -263,13 +263,6 @@ def test_entities_in_labels_are_read_as_characters(read, separator):
     assert "&amp;" not in said
 
 
-def test_class_numbers_from_one_are_lines_of_the_label_file(read):
-    table = frame(ONE, lambda labels: LABELS.index(labels[0]) + 1)
-    parts, _, said = read("a.csv", csv_of(table), "\n".join(LABELS))
-    assert gold(parts) == sets(ONE)
-    assert "numbers of classes, which have names, counted in --label_file from 1" in said
-
-
 def test_rows_that_are_pairs_of_a_text_and_a_label_are_noted(read):
     rows = documents(60, low=2)
     pairs = frame([(text, [label]) for text, labels in rows for label in labels])

@@ -318,7 +318,7 @@ def test_a_line_beyond_the_limit_is_refused(write_mesh, monkeypatch, form):
 def test_missing_files_invalid_choices_and_missing_parsers_are_named(write_mesh, monkeypatch, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file .*nowhere.xml \(in "):
         load_mesh(tmp_path / "nowhere.xml")
-    with pytest.raises(ValueError, match=r"describe must be distinct parts of entry_terms, .* got 'synonyms'"):
+    with pytest.raises(ValueError, match=r"expected names among entry_terms, .* got \['synonyms'\]"):
         load_mesh(tmp_path, "synonyms")
     monkeypatch.setitem(sys.modules, "lxml", None)
     with pytest.raises(ImportError, match=r"pip install 'hf-gile\[data\]'"):

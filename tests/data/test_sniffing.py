@@ -90,6 +90,7 @@ def test_compressed_files_are_seen_by_content(tmp_path, suffix):
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.csv", data)
         archive.writestr("__MACOSX/._a.csv", b"x")
+        archive.writestr("README.txt", "about the file")
     contents = {"gz": gzip.compress(data), "bz2": bz2.compress(data), "xz": lzma.compress(data)}
     path = tmp_path / f"a.csv.{suffix}"
     path.write_bytes(contents.get(suffix, packed.getvalue()))

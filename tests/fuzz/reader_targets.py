@@ -39,8 +39,8 @@ from hf_gile.data import (
     read_documents,
     save_labels,
 )
-from hf_gile.data.files import read_yaml
 from hf_gile.data.loading import Piece
+from hf_gile.yaml_files import read_yaml
 
 FOLDER = Path(tempfile.mkdtemp(prefix="hf-gile-fuzz-"))
 atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)

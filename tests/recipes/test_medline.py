@@ -3,10 +3,10 @@ import sys
 from importlib import metadata
 
 import pytest
+from papers.medline import demo_file, elements, read_medline
 from papers.revisions import CURRENT, DELETED, SUPERSEDED, read_current
 
-from hf_gile.data import ReadReport, demo_file, read_medline
-from hf_gile.data.medline import elements
+from hf_gile.data import ReadReport
 
 CITATION = """
 <PubmedArticle>

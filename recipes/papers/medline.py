@@ -25,18 +25,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from reprlib import repr as shortened
-from typing import IO, TYPE_CHECKING, Any, TypedDict
+from typing import IO, TYPE_CHECKING, TypedDict
 
-from ..extras import missing_extra, needs_extra
-from .files import XmlRecords, open_binary
-from .report import ReadReport
-from .schema import document_id, raise_text
-from .sniffing import sniff_bytes
+from hf_gile.data.files import open_binary
+from hf_gile.data.report import ReadReport
+from hf_gile.data.schema import document_id, raise_text
+from hf_gile.data.sniffing import sniff_bytes
+from hf_gile.data.xml_records import parse_xml
+from hf_gile.extras import missing_extra
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -76,7 +77,7 @@ def read_medline(path: str | os.PathLike[str], report: ReadReport | None = None)
     its label, and white space is normalized. Superscripts follow a caret, as in 10^3; subscripts become plain text.
     Placeholders such as "[Not Available]." are read as empty texts. Titles and abstracts in other languages are counted
     but not read. Deletion notices at the end of update files and books are counted but not applied:
-    recipes/papers/records.py reads a baseline and applies its updates.
+    `papers.records` reads a baseline and applies its updates.
 
     Args:
         path: The file.
@@ -168,28 +169,6 @@ def elements(stream: IO[bytes]) -> Iterator[_Element]:
         raise ValueError(f"expected XML with a PubmedArticleSet or MedlineCitationSet, got {start[:256]!r}")
     article = "MedlineCitation" if "<MedlineCitationSet" in start else "PubmedArticle"
     yield from parse_xml(stream, (article, "PubmedBookArticle", "DeleteCitation", "ERROR"))
-
-
-def parse_xml(stream: IO[bytes], tags: str | Sequence[str]) -> Iterator[_Element]:
-    """Yields the elements with these tags, and releases each when the next is requested.
-
-    Raises:
-        ImportError: If lxml is not installed.
-        ValueError: If an element is larger than `XmlRecords` allows.
-        SyntaxError: If it is not XML.
-    """
-    source = XmlRecords(stream)
-    for _, element in import_lxml().iterparse(source, tag=tags, remove_comments=True, remove_pis=True):
-        source.start_record()
-        yield element
-        element.clear()
-
-
-def import_lxml() -> Any:
-    """Imports `lxml.etree`, or raises an error that says how to install it."""
-    with needs_extra("data", "reading MEDLINE or MeSH in XML"):
-        from lxml import etree
-    return etree
 
 
 def _parse_citation(element: _Element, unread: list[str]) -> Record:

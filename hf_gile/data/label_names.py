@@ -1,0 +1,168 @@
+"""Reader of labels without columns: texts with a label on each line, and JSON with nothing but names."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..models.labels_gile import Label, LabelSet
+from .files import open_binary, read_into_memory
+from .homonyms import distinguish
+from .json_text import check_parts
+from .label_cells import clean_id
+from .loading import Piece
+from .report import ReadReport
+from .schema import clean_label, decode_entities
+from .sniffing import Format
+from .table_files import read_rows
+
+_IF_TABLE = "if it is a table, name its columns in a first line, such as id and name, or with --columns id,name"
+_LISTED = "has a number, a bullet, quotes or other signs"
+_LEAVE_OUT = "leave them out, or write a table with the columns id and name"
+_INDENTED = "lines are indented, as of a tree: parents are read from a table with a column broader"
+_ON_EACH_LINE = "a text has a label on each line"
+_KEYS = ("id2label", "names", "labels")
+_CONTROL = re.compile("[\0-\b\x0e-\x1f\x7f]")
+# Also rules, lines of trees, code, and cells of CSV.
+_BULLET = re.compile(
+    r"(--?|[*\u2022\u2013\u2014])\s|[-=*_~+ ]{3,}$|[\u2502\u251c\u2514]"
+    r'|.*\{$|\}[;,]?$|"[^"]*,.*"$'
+)
+_SEVERAL = re.compile(r"""(?:.*([,;|]).*\1|[\[({]\s*["'].*[\])}]$)""")
+_QUOTED = re.compile(r"""(["']).*\1,?$""")
+# A code that numbers a name: not a number in a name such as "2 stars" and "0-17"; or a number after a name.
+_NUMBERED = [
+    re.compile(
+        r"[(\[]?(?P<number>[A-Za-z]{0,3}\d[\d.-]*|[A-Za-z](?=\s?[.)\u2013-]\s)|[IVXLC]+(?=[.)]\s))"
+        r"(?:\s*[=,:]\s*|\s?[.)\]\u2013-]\s*|\s)\s*"
+        r"""(?P<name>["'(]*[^\W\d].*)"""
+    ),
+    re.compile(r"(?P<name>.*[^\s\d].*?)\s*(?:=>?|->|:)\s*(?P<number>\d+)"),
+]
+_FOREIGN = (
+    "schlagwort", "schlagwörter", "stichwort", "begriff",
+    "bezeichnung", "kategorie", "thema", "themen",
+    "étiquette", "catégorie", "catégories", "thème", "thèmes",
+    "sujet", "sujets", "mot-clé", "mots-clés", "libellé",
+    "etiqueta", "etiquetas", "categoría", "categorías",
+    "tema", "temas", "materia", "nombre", "palabra clave",
+    "categoria", "categorias", "assunto", "assuntos",
+    "palavra-chave", "argomento", "soggetto", "parola chiave",
+    "trefwoord", "trefwoorden", "onderwerp", "categorie",
+    "emne", "emneord", "ämne", "ämnesord", "kategori",
+    "asiasana", "temat", "kategoria",
+    "категория", "тема", "рубрика",
+    "标签", "类别", "主题", "关键词",
+)  # fmt: skip
+_HEADER = re.compile(
+    r"(id|((pref(erred)?|class|label|category|topic|tag|intent|subject)[\s_-]*)?"
+    r"((label|name|class|categor(y|ie)|topic|tag|title)(e?s)?"
+    rf"|(term|keyword|subject|heading|intent)s?)|{'|'.join(_FOREIGN)}):?",
+    re.IGNORECASE,
+)
+
+
+def read_names(file: Path, form: Format, report: ReadReport) -> LabelSet | None:
+    """Reads labels of a text, or of JSON with nothing but names; returns None for other files.
+
+    A line of a text that starts with a number sign and a space is a comment. JSON has a list of names, names by number,
+    or numbers by name, as of a `ClassLabel`.
+
+    Raises:
+        ValueError: If lines of a text are no names of labels, or it has no labels.
+    """
+    names: dict[str, str] = {}
+    if form.kind == "text":
+        names = _read_lines(file, form, report)
+    elif form.kind == "json":
+        names = _read_json(file)
+        report.files += bool(names)
+    if not names:
+        return None
+    report.records += len(names)
+    return distinguish((Label(label_id, name) for label_id, name in names.items()), {}, report, str(file))
+
+
+def note_header(cells: Sequence[str]) -> str:
+    """Returns a note if the first cell of a column is its name, such as "Category name"; empty if it is a label."""
+    if len(cells) < 2 or not _HEADER.fullmatch(cells[0]) or any(map(_HEADER.fullmatch, cells[1:])):
+        return ""
+    return f"the first line, {cells[0]!r}, names the only column: it is no label"
+
+
+def _read_lines(file: Path, form: Format, report: ReadReport) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for where, _, row in read_rows(Piece(str(file)), report, form):
+        if _CONTROL.search(row["text"]):
+            problem = "a control character: the file is neither a text nor of another known format"
+            raise ValueError(f"{where} has {problem}")
+        for line in row["text"].splitlines():  # also at line breaks of other systems
+            name = clean_label(decode_entities(line))
+            if "\t" in line.strip():
+                raise ValueError(f"{where}: a label has a tab; {_IF_TABLE}")
+            if name in names:
+                report.leave_out("repeated", where)
+            elif re.match(r"#+(\s|$)", line):
+                report.leave_out("comment", where)
+            elif name:
+                if names and re.match(r"\t|\s\s", line):
+                    report.note(_INDENTED)
+                names[name] = name
+    if note := note_header(list(names)):
+        report.note(note)
+        del names[next(iter(names))]
+    if problem := _describe_problem(list(names)):
+        raise ValueError(f"{file}: {problem}")
+    if len(names) == 1:
+        report.note(f"a single label, {next(iter(names))!r}: {_ON_EACH_LINE}")
+    return names
+
+
+def _describe_problem(names: Sequence[str]) -> str:
+    """Says why lines are no names of labels; empty if they are."""
+    if bullets := [name for name in names if _BULLET.match(name)]:
+        return f"a line {_LISTED}, such as {bullets[0]!r}: {_LEAVE_OUT}"
+    if not names:
+        return "no line has a label"
+    if len(names) == 1 and _SEVERAL.match(names[0]):
+        return f"a line has several labels, such as {names[0]!r}; {_ON_EACH_LINE}"
+    if len(names) == 1:
+        return ""
+    if any(_are_numbered(pattern, names) for pattern in _NUMBERED) or all(map(_QUOTED.match, names)):
+        return f"each line {_LISTED}, such as {names[0]!r}: {_LEAVE_OUT}"
+    for sign in ";|":
+        if all(sign in name for name in names):
+            return f"each line has {sign!r}, such as {names[0]!r}; {_IF_TABLE}"
+    if all(name.endswith(",") for name in names):
+        return f"each line ends with ',', such as {names[0]!r}; {_IF_TABLE}"
+    return ""
+
+
+def _are_numbered(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
+    """Checks whether most lines have a number of their own, and most of these another name."""
+    numbers = {match["number"]: match["name"] for match in map(pattern.fullmatch, names) if match}
+    return len(numbers) >= 0.8 * len(names) and len({*numbers.values()}) > 0.7 * len(numbers)
+
+
+def _read_json(file: Path) -> dict[str, str]:
+    """Returns names by id; empty for JSON that is not names alone, which the reader of tables reports."""
+    with open_binary(file) as stream:
+        if not re.match(rb'(\xef\xbb\xbf)?\s*(\[\s*"|\{)', stream.read(1 << 12)):
+            return {}
+    text = read_into_memory(file)
+    check_parts(text)
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    if isinstance(names, dict):
+        names = next((names[key] for key in _KEYS if isinstance(names.get(key), list | dict)), names)
+    if isinstance(names, list):
+        names = {clean_label(decode_entities(str(name))): name for name in names}
+    elif sorted(number for number in names.values() if isinstance(number, int)) == list(range(len(names))):
+        names = {str(number): name for name, number in names.items()}
+    elif not all(map(str.isdecimal, names)):
+        return {}  # such as the answer of a server
+    if not all(isinstance(name, str) for name in names.values()):
+        return {}
+    return {clean_id(label_id, "id"): clean_id(name, "name") for label_id, name in names.items()}
