@@ -10,7 +10,7 @@ Shapes: B texts, P pieces of a text, L labels, J joint size.
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from numbers import Real
 from os import PathLike
 from typing import Any, NamedTuple

@@ -61,8 +61,7 @@ def calibrate(
 
     Args:
         model: A `GileForSequenceClassification`.
-        batches: Validation batches of `GileDataCollator`, with `labels`, or the `logits` of all stored labels in place
-            of inputs. Without `columns`, they are read twice.
+        batches: Batches of `GileDataCollator`, or `labels` with `logits`; read twice without `columns`.
         method: `"platt"` or `"spline"`, see `calibrated` of `hf_gile.models.search_gile`, or `"none"` to fit thresholds
             only. By default "spline", which is best on held-out documents, and "platt" for single-label models.
         label_thresholds: Whether to fit thresholds for single labels.
