@@ -46,6 +46,7 @@ _KEYS = (  # of objects, in order of preference
 _FEW = 10  # rows
 _MOST_TEXTS = 1 << 16  # that are remembered
 _COUNTED = re.compile(r"(.*[_ ])?(id|idx|index|fold|split)|unnamed.*|row|(is_)?(train|test)", re.IGNORECASE)
+_CODE = re.compile(r"(?=.*\d)(?!.*[^\W\d_]{3}).*", re.DOTALL)  # digits, and no three letters in a row
 _NOTHING = {
     "none", "na", "nothing", "no label", "unlabeled", "unlabelled",
     "unknown", "missing", "not applicable",
@@ -232,7 +233,8 @@ def see(
     if names := () if form.names else named_classes(items, positions):
         form = form._replace(names=(names,) * len(columns))
         counted = f", counted in --label_file from {'1' if names[0] == '' else '0'}"
-    description = f"{title}: {_describe(form, cells, items)}{counted}"
+    unreadable = "" if known or form.names else _unreadable(items)
+    description = f"{title}: {_describe(form, cells, items)}{counted}{unreadable}"
     is_split = any(sign in text for sign in form.separators for text in texts)
     if pieces and not is_split and (form.separators or (separator is None and not form.names)):
         refuse_joined(pieces, title, known)
@@ -268,12 +270,21 @@ def _describe(form: LabelColumn, cells: Sequence[Any], items: Sequence[Any]) -> 
         return f"objects, by their {form.key!r}"
     if any(isinstance(cell, list | tuple) for cell in cells):
         return "lists of labels"
-    if are_flags(items) and len(set(items)) < 3:
-        return "a label a cell, yes or no, whose meaning a model cannot read: name them with --label_file"
     texts = [str(item) for item in items]
     if are_different(texts):
         return f"a label a cell, {len(set(texts)):,} labels in {len(texts):,} rows"
     return "a label a cell"
+
+
+def _unreadable(items: Sequence[Any]) -> str:
+    """Says that a model cannot read labels, if they are yes and no, or codes."""
+    if are_flags(items) and len(set(items)) < 3:
+        kind = "yes and no"
+    elif items and all(_CODE.fullmatch(str(item)) for item in items):
+        kind = "codes"
+    else:
+        return ""
+    return f"; a model cannot read the meaning of {kind}: name them with --label_file"
 
 
 def flag_columns(rows: Sequence[Row], others: Collection[str]) -> list[str]:

@@ -355,7 +355,19 @@ def test_words_that_may_stand_for_no_label_are_mentioned():
         labels, note = read("mice", word, "rats")
         assert labels[1] == [word]
         assert f"{word!r} is a label: leave cells empty where a document has none" in note
-    assert "yes or no, whose meaning a model cannot read" in read(0, 1)[1]
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [((0, 1), "yes and no"), (("A1", "B7"), "codes"), (("3.1", "12"), "codes"), ((["J45.9"], ["J45.0"]), "codes")],
+)
+def test_labels_without_meaning_are_noted(cells, kind):
+    assert f"a model cannot read the meaning of {kind}: name them with --label_file" in read(*cells)[1]
+
+
+@pytest.mark.parametrize("cells", [("mice", "rats"), ("B2B sales", "C3"), ("5 stars", "1 star"), ("音乐", "体育")])
+def test_labels_with_words_are_not_noted(cells):
+    assert "meaning" not in read(*cells)[1]
 
 
 def test_words_for_missing_cells_are_labels_where_they_are_known_or_requested():
