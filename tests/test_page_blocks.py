@@ -95,7 +95,7 @@ def test_the_torch_export_example_runs(make_model):
 
 def test_the_example_with_vectors_of_texts_runs_for_the_default_kind_of_model(save_text_encoder):
     encoder, labels = save_text_encoder(), LabelSet.from_names(["Heart Failure", "Milk, Human", "Iron"])
-    kind = {"output_layer": "bilinear", "cosine_score": True, "label_rows": True, "lexical": True}
+    kind = {"output_layer": "bilinear", "cosine_score": True, "label_rows": "full", "lexical": True}
     model = model_from_text_encoder(encoder, num_labels=3, freeze_text_encoder=True, **kind)
     processor = processor_from_text_encoder(encoder, model.config)
     model.set_labels(labels, processor)

@@ -240,8 +240,8 @@ class GileConfig(PreTrainedConfig):
         term_weights: Weights of score terms for labels with a row ("seen") and without ("unseen"), and an additive
             "offset": `{"unseen": {"joint": 0.7, "match": 1.4, "offset": -1.5}}`. `TERMS` has the defaults. Seen labels
             of n documents have n / (n + 3) of the weights of "seen", 3 / (n + 3) of those of "rare", by default equal.
-        label_rows: Whether each stored label has a row r and a bias b, initially zero, that add `r . h + b` to its
-            score, so that frequent labels are scored as well as by a linear unit; `"bias"` for b alone.
+        label_rows: `"full"` if each stored label has a row r and a bias b, initially zero, that add `r . h + b` to its
+            score, so that frequent labels are scored as well as by a linear unit; `"bias"` if it has b alone.
         row_words: Total number of words in the word rows of stored labels (`WordRows`); set when they are fitted.
         neighbours: Number of training documents whose vectors are stored, to add the labels of the nearest to "words".
         joint_layers: Number of layers of both projections into the joint space. Layers after the first have a residual
@@ -298,7 +298,7 @@ class GileConfig(PreTrainedConfig):
     term_weights: dict[str, Any] = field(default_factory=dict)
     cosine_score: bool = False
     cosine_scale: float | int = 15.0
-    label_rows: bool | Literal["bias"] = False
+    label_rows: Literal["bias", "full"] | None = None
     row_words: int = 0
     neighbours: int = 0
     joint_size: int = 500

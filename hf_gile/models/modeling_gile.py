@@ -121,7 +121,7 @@ class GileModel(GilePreTrainedModel):
         self.word_rows: Any = None
         self.neighbours: Any = None
         if config.label_rows:
-            size = config.document_size if config.label_rows is True else 0
+            size = config.document_size if config.label_rows == "full" else 0
             self.label_rows = RowTable(config.num_labels, size)
         if config.row_words:
             self.word_rows = WordRows(*map(torch.zeros, (config.num_labels, config.row_words, config.row_words)))
@@ -330,7 +330,7 @@ class GileModel(GilePreTrainedModel):
 
     def label_state(self) -> tuple[Any, ...]:
         """Returns a state on which label codes depend: cached codes are valid while it is equal."""
-        kind = self.device.type
+        kind = "cpu" if self.device.type == "meta" else self.device.type  # offloaded until modules are called
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
         weights = self.label_parameters()
         if self.label_rows is not None:
@@ -338,8 +338,10 @@ class GileModel(GilePreTrainedModel):
         return autocast, repr(self.config.term_weights), *compute_state(*weights)
 
     def label_parameters(self) -> list[nn.Parameter]:
-        """Returns the weights that affect label codes, for documents of any language."""
+        """Returns the weights that affect label codes, for documents of any language; none of a linear unit."""
         layer = self.output_layer
+        if isinstance(layer, LinearOutput):
+            return []
         reads_labels = self.config.label_encoder_type == "text_encoder"
         reader = self.text_encoder if reads_labels else self.get_input_embeddings()
         if isinstance(reader, StaticEncoder):

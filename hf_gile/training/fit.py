@@ -229,7 +229,7 @@ def new_model(study: Study, start: Start) -> tuple[GileForSequenceClassification
         "output_layer": "gile",
     }
     if start.is_convex:
-        fields |= {"output_layer": "bilinear", "cosine_score": True, "label_rows": True}
+        fields |= {"output_layer": "bilinear", "cosine_score": True, "label_rows": "full"}
     if start.max_words is not None:
         fields["max_words"] = start.max_words
     if start.location is not None:

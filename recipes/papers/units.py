@@ -80,9 +80,9 @@ UNITS: dict[str, Unit] = {
     # Future work (section 2.2).
     "label_encoder": Unit({"output_layer": "gile", "label_encoder_type": "text_encoder"}),
     # Scores by label texts, plus a row for each label with training documents; for pretrained encoders.
-    "gile_rows": Unit({"output_layer": "gile", "cosine_score": True, "label_rows": True}),
+    "gile_rows": Unit({"output_layer": "gile", "cosine_score": True, "label_rows": "full"}),
     # The same with a bilinear form, trained in steps; the default of `hf-gile train` is a convex fit of these terms.
-    "bilinear_rows": Unit({"output_layer": "bilinear", "cosine_score": True, "label_rows": True}),
+    "bilinear_rows": Unit({"output_layer": "bilinear", "cosine_score": True, "label_rows": "full"}),
     # Not in the paper, which uses ReLU everywhere.
     "linear_tanh": Unit({"output_layer": "linear", "hidden_act": "tanh"}),
     "gile_tanh": Unit({"output_layer": "gile", "hidden_act": "tanh", "joint_act": "tanh"}),

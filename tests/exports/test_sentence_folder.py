@@ -17,13 +17,13 @@ FAMILY = {
     "as auto fits": {
         "joint_act": "tanh",
         "cosine_score": True,
-        "label_rows": True,
+        "label_rows": "full",
         "term_weights": {"seen": {"rows": 2.0, "offset": 0.3}, "unseen": {"cosine": 0.5, "offset": -1.0}},
     },
     "as auto fits many labels": {
         "output_layer": "bilinear",
         "cosine_score": True,
-        "label_rows": True,
+        "label_rows": "full",
         "term_weights": {"seen": {"rows": 2.0, "offset": 0.3}, "unseen": {"cosine": 0.5, "offset": -1.0}},
     },
 }

@@ -23,6 +23,9 @@ FIELDS: dict[str, str | None] = {
 }
 """Current names of fields by stored name, with dots for nested fields (`text_config.hidden_size`); None if removed."""
 
+VALUES: dict[tuple[str, bool], str | None] = {("label_rows", True): "full", ("label_rows", False): None}
+"""Current values of fields by name and stored value."""
+
 WEIGHTS: list[tuple[str, str]] = [
     (r"^gile\.word_embeddings", "gile.text_encoder.word_embeddings"),
     (r"\.direct\.cosine\.scale$", ".cosine.factors.scale"),
@@ -71,7 +74,7 @@ def build(fields: dict[str, Any], weights: dict[str, Tensor] | None = None) -> G
             target = options
             for part in parts:
                 target = target.setdefault(part, {})
-            target[last] = value
+            target[last] = VALUES.get((name, value), value) if isinstance(value, bool) else value
     kinds: Any = (GileConfig, GileForSequenceClassification)
     if options.get("text_encoder_type") == "han_published":
         options["text_encoder_type"] = "han"

@@ -187,11 +187,11 @@ def terms() -> Iterator[Case]:
         "two joint layers": {"joint_layers": 3},
         "bag": {"bag_size": 5},
         "bag and cosine": {"bag_size": 5, "cosine_score": True, "cosine_scale": 3.0},
-        "rows": {"label_rows": True},
-        "rows, bag and cosine": {"label_rows": True, "bag_size": 5, "cosine_score": True, "cosine_scale": 3.0},
+        "rows": {"label_rows": "full"},
+        "rows, bag and cosine": {"label_rows": "full", "bag_size": 5, "cosine_score": True, "cosine_scale": 3.0},
         "weights and rows": {
             "term_weights": {"unseen": {"joint": 0.75, "offset": -0.5}, "rare": {"joint": 0.5, "offset": 0.25}},
-            "label_rows": True,
+            "label_rows": "full",
         },
     }
     extra["all"] = extra["weights and rows"] | extra["rows, bag and cosine"] | {"joint_layers": 2}
@@ -207,9 +207,9 @@ def terms() -> Iterator[Case]:
     for kind in ("nn", "wan", "han"):
         yield case(f"cosine, {kind} reads labels", reads_words(kind, **cosine), WORDS)
     yield case("cosine, transformer", reads_pretrained(**cosine), f"{unit}.bias")
-    fields = reads_pretrained("hierarchical_transformer", **cosine, label_rows=True)
+    fields = reads_pretrained("hierarchical_transformer", **cosine, label_rows="full")
     yield case("cosine and rows, windows", fields, "gile.label_rows.weight")
-    fields = reads_words("wan", label_rows=True, bag_size=5, cosine_score=True, **languages("both", False))
+    fields = reads_words("wan", label_rows="full", bag_size=5, cosine_score=True, **languages("both", False))
     yield case("rows, bag and cosine, languages", fields, WORDS, "gile.label_rows.weight")
 
 
@@ -236,7 +236,7 @@ def losses() -> Iterator[Case]:
         labels = {"labels": gold}
         for name, training in settings.items():
             yield case(f"{how}, {name}", reads_words("wan", **options), WORDS, *JOINT, **labels | training)
-        rows = reads_words("wan", **options, label_rows=True)
+        rows = reads_words("wan", **options, label_rows="full")
         yield case(f"{how}, rows", rows, WORDS, "gile.label_rows.weight", **labels | sample)
         read = reads_pretrained(label_encoder_type="text_encoder", **options)
         inside = "gile.text_encoder.transformer.encoder.layer.0.output.dense.bias"

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("datasets_cache", "short_search")
 @pytest.fixture
 def teacher(tmp_path, save_text_encoder):
     encoder = save_text_encoder(texts=TEXTS, hidden_size=20)
-    options = {"output_layer": "bilinear", "cosine_score": True, "label_rows": True, "freeze_text_encoder": True}
+    options = {"output_layer": "bilinear", "cosine_score": True, "label_rows": "full", "freeze_text_encoder": True}
     model = model_from_text_encoder(encoder, num_labels=3, problem_type="single_label_classification", **options)
     processor = processor_from_text_encoder(encoder, model.config)
     model.set_labels(LabelSet([Label(name, name) for name in ("iron", "milk", "heart")]), processor)

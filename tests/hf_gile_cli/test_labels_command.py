@@ -85,7 +85,7 @@ def test_label_changes_update_the_words_and_scores_of_a_model(run, saved_model):
 def test_label_changes_update_the_index_of_a_model(run, tmp_path, make_model):
     folder, terms = tmp_path / "model", tmp_path / "terms.csv"
     terms.write_text("id,name,description\nIron,Iron,a diet low in iron\n")
-    model, processor = make_model(problem_type="multi_label_classification", label_rows=True)
+    model, processor = make_model(problem_type="multi_label_classification", label_rows="full")
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
     run("index", folder, folder / "index", "--dtype", "float32")

@@ -72,7 +72,7 @@ def words_of(model):
 
 
 def test_a_change_of_any_weight_through_data_changes_the_scores(make_model):
-    options = {"label_rows": True, "cosine_score": True, "bag_size": 3}
+    options = {"label_rows": "full", "cosine_score": True, "bag_size": 3}
     model, processor = make_model(problem_type="multi_label_classification", **options)
     inputs, pipe = processor(TEXT, return_tensors="pt"), LabelScoringPipeline(model=model, processor=processor)
     index = LabelIndex.build(model)

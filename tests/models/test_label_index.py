@@ -115,7 +115,7 @@ def test_renaming_a_label_of_a_linear_unit_keeps_its_code(make_model):
 
 
 def test_learned_weights_of_labels_survive_changes(make_model):
-    model, processor = make_model(label_rows=True)
+    model, processor = make_model(label_rows="full")
     nn.init.normal_(model.gile.label_rows.weight)
     index = LabelIndex.build(model)
     codes = index.codes.clone()

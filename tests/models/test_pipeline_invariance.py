@@ -27,7 +27,7 @@ MODELS = {
     "han": {},
     "wan with labels read by it": {"label_encoder_type": "text_encoder", "bag_size": 3, "cosine_score": True},
     "linear": {"output_layer": "linear"},
-    "transformer": {"bag_size": 3, "label_rows": True},
+    "transformer": {"bag_size": 3, "label_rows": "full"},
 }
 
 

@@ -140,7 +140,7 @@ def test_words_in_most_documents_are_ignored():
 
 def test_lexical_terms_count_in_evaluation_with_the_weights_of_the_group(make_lexical, tmp_path):
     weights = WEIGHTS | {"seen": {"match": 0.5}}
-    model, processor = make_lexical(label_rows=True, term_weights=weights)
+    model, processor = make_lexical(label_rows="full", term_weights=weights)
     inputs = inputs_of(processor)
     with torch.no_grad():
         model.gile.label_rows.weight[1] = 1.0
@@ -189,7 +189,7 @@ def test_towers_score_with_the_postings_of_any_labels(make_lexical):
 
 
 def test_an_index_contains_the_words_of_its_labels(make_lexical, tmp_path):
-    model, processor = make_lexical(label_rows=True)
+    model, processor = make_lexical(label_rows="full")
     inputs = inputs_of(processor)
     ids, codes = LexicalFeatures.of(inputs), codes_of(model, inputs)
     index = LabelIndex.build(model, processor)
@@ -220,7 +220,7 @@ def test_postings_that_point_outside_the_index_are_refused(make_lexical, tmp_pat
 
 
 def test_label_changes_update_the_words_of_an_index(make_lexical):
-    model, processor = make_lexical(label_rows=True)
+    model, processor = make_lexical(label_rows="full")
     inputs = inputs_of(processor)
     ids, codes = LexicalFeatures.of(inputs), codes_of(model, inputs)
     index = LabelIndex.build(model, processor, LABELS)
@@ -255,7 +255,7 @@ def test_a_search_by_codes_gives_exact_scores_of_its_candidates(make_lexical):
 
 @pytest.mark.parametrize("long_texts", ["cut", "mean"])
 def test_the_pipeline_counts_all_words_of_a_text(make_lexical, long_texts):
-    model, processor = make_lexical(label_rows=True, max_words=3)
+    model, processor = make_lexical(label_rows="full", max_words=3)
     pipe = LabelScoringPipeline(model=model, processor=processor)
     inputs = inputs_of(processor)
     candidates = LabelSet([LABELS[4], LABELS[0], Label("new", "infant blood")])
@@ -325,7 +325,7 @@ def test_lexical_weights_without_lexical_terms_are_refused(make_model, tmp_path)
 
 def test_weights_of_unseen_labels_are_fitted_on_held_out_labels(make_pretrained):
     torch.manual_seed(3)
-    model, processor = make_pretrained(label_rows=True, lexical=True)
+    model, processor = make_pretrained(label_rows="full", lexical=True)
     with torch.no_grad():
         for parameter in model.gile.label_rows.parameters():
             parameter[3:] = 0.0

@@ -37,7 +37,7 @@ ENCODERS = {
     "Roberta": {"pad_token_id": 0},
 }
 KINDS = ["transformer", "hierarchical_transformer"]
-EVERYTHING = {"bag_size": 5, "cosine_score": True, "label_rows": True, "joint_layers": 2}
+EVERYTHING = {"bag_size": 5, "cosine_score": True, "label_rows": "full", "joint_layers": 2}
 
 
 def encoder_config(name):
@@ -227,7 +227,7 @@ REFUSED = {
         "of sizes 7 and 12",
     ),
     "linear": (
-        {"output_layer": "linear", "label_rows": True, "label_encoder_type": "mean"},
+        {"output_layer": "linear", "label_rows": "full", "label_encoder_type": "mean"},
         "a linear unit reads no labels",
     ),
 }

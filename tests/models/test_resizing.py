@@ -7,7 +7,7 @@ from hf_gile import GileForSequenceClassification, GileProcessor, build_tokenize
 
 
 def test_labels_that_lost_words_are_stored_again(tmp_path, make_model, label_set):
-    model, processor = make_model(label_rows=True, problem_type="multi_label_classification")
+    model, processor = make_model(label_rows="full", problem_type="multi_label_classification")
     rows = model.gile.label_rows.weight.data.normal_().clone()
     words = processor(["iron"], return_tensors="pt")
     smaller = build_tokenizer(["breast milk blood iron"], min_count=1)

@@ -30,9 +30,9 @@ TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iro
 GOLD = torch.tensor([[0, 3], [1, -100], [2, 4]])
 TERMS = {
     "bag alone": {"cosine_score": True, "bag_size": 5, "hidden_size": 11},
-    "all": {"cosine_score": True, "bag_size": 5, "label_rows": True, "joint_layers": 3},
-    "only label": {"cosine_score": True, "label_rows": True, "output_layer": "only_label"},
-    "bilinear": {"cosine_score": True, "bag_size": 5, "label_rows": True, "output_layer": "bilinear_yh15"},
+    "all": {"cosine_score": True, "bag_size": 5, "label_rows": "full", "joint_layers": 3},
+    "only label": {"cosine_score": True, "label_rows": "full", "output_layer": "only_label"},
+    "bilinear": {"cosine_score": True, "bag_size": 5, "label_rows": "full", "output_layer": "bilinear_yh15"},
 }
 
 
@@ -120,7 +120,7 @@ class TestBag:
         torch.testing.assert_close(vectors @ vectors.T, tf_idf @ tf_idf.T, rtol=0, atol=0.06)
 
     def test_word_level_models_may_have_a_bag(self, make_model, label_set):
-        model, processor = make_model("han", bag_size=3, cosine_score=True, label_rows=True)
+        model, processor = make_model("han", bag_size=3, cosine_score=True, label_rows="full")
         with torch.no_grad():
             scores = model(**texts_of(processor)).logits
             for row, text in enumerate(TEXTS):
@@ -133,7 +133,7 @@ class TestBag:
 
 class TestLabelRows:
     def test_label_rows_follow_label_ids(self, tmp_path, make_pretrained):
-        model, processor = make_pretrained(label_rows=True, bag_size=3, cosine_score=True)
+        model, processor = make_pretrained(label_rows="full", bag_size=3, cosine_score=True)
         with torch.no_grad():
             scores = model(**texts_of(processor)).logits
         before = model.gile.label_rows.state_dict()
@@ -152,7 +152,7 @@ class TestLabelRows:
         torch.testing.assert_close(actual[:, :1], new)
 
     def test_the_pipeline_recognizes_stored_labels_in_every_form(self, make_pretrained):
-        model, processor = make_pretrained(label_rows=True, cosine_score=True)
+        model, processor = make_pretrained(label_rows="full", cosine_score=True)
         pipe = LabelScoringPipeline(model=model, processor=processor)
         stored = pipe(TEXTS)
         meanings = {label.name: label.description for label in model.label_set}
@@ -165,7 +165,7 @@ class TestLabelRows:
     def test_row_dropout_scores_some_labels_without_their_row(self, make_pretrained):
         names = [" ".join(["iron"] * (1 + number // 7) + ["milk"] * (1 + number % 7)) for number in range(49)]
         labels = LabelSet.from_names(names)
-        model, processor = make_pretrained(label_rows=True, freeze_text_encoder=True, labels=labels)
+        model, processor = make_pretrained(label_rows="full", freeze_text_encoder=True, labels=labels)
         model.loss_function = loss = UnitLoss(row_dropout=0.3)
         inputs = texts_of(processor)
         codes = model.gile.project_texts(**inputs).detach()

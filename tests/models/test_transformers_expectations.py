@@ -167,7 +167,7 @@ def test_compiled_towers_are_a_single_graph_at_any_size(make, kind):
     [
         ("han", {}, ["word_embeddings", "dense", "context", "input_projection", "label_projection"]),
         ("wan", {"bag_size": 5, "cosine_score": True}, ["vectors", "log_weights"]),
-        ("transformer", {"label_rows": True}, "all-linear"),
+        ("transformer", {"label_rows": "full"}, "all-linear"),
     ],
     ids=["words", "bag", "transformer"],
 )
@@ -197,7 +197,7 @@ def test_trained_adapters_score_the_same_after_merging(make, kind, fields, targe
 @pytest.mark.parametrize(
     ("kind", "fields"),
     [
-        ("wan", {"bag_size": 5, "cosine_score": True, "label_rows": True, "lexical": True}),
+        ("wan", {"bag_size": 5, "cosine_score": True, "label_rows": "full", "lexical": True}),
         ("han", {"encoder_cell": "gru"}),
         ("transformer", {}),
     ],

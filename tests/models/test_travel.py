@@ -53,7 +53,7 @@ def test_every_kind_of_model_scores_without_hf_gile_installed(tmp_path, make_mod
     labels = [Label(f"{language}{name}", name, language=language) for language in ("de", "en") for name in ("a", "b")]
     models = {
         "words": make_model("han", problem_type="multi_label_classification"),
-        "tokens": make_pretrained("hierarchical_transformer", lexical=True, label_rows=True),
+        "tokens": make_pretrained("hierarchical_transformer", lexical=True, label_rows="full"),
         "languages": make_pretrained(languages=["de", "en"], labels=LabelSet(labels)),
     }
     models["words"][0].config.calibration = {"seen": {"method": "platt", "scale": 0.5, "offset": -1.0}}

@@ -234,7 +234,7 @@ def test_labels_are_escaped_on_cards(make_reported, tmp_path):
 @pytest.mark.parametrize(
     "fields",
     [
-        {"label_rows": True, "text_encoder_type": "han"},
+        {"label_rows": "full", "text_encoder_type": "han"},
         {"problem_type": "single_label_classification"},
         {"output_layer": "linear"},
     ],

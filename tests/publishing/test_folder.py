@@ -59,7 +59,7 @@ def test_saving_does_not_change_the_model(tmp_path, make_model):
 
 
 def test_labels_passed_to_save_replace_those_of_the_saved_copy(tmp_path, make_model):
-    model, processor = make_model(label_rows=True)
+    model, processor = make_model(label_rows="full")
     with torch.no_grad():
         model.gile.label_rows.weight.normal_()
     stored = model.label_set

@@ -105,7 +105,7 @@ def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(run, availab
     assert 0 < figures["calibration"]["seen_threshold"] < 1
     folder = tmp_path / "out/auto/model"
     model = AutoModelForSequenceClassification.from_pretrained(folder)
-    assert (model.config.output_layer, model.config.cosine_score, model.config.label_rows) == ("gile", True, True)
+    assert (model.config.output_layer, model.config.cosine_score, model.config.label_rows) == ("gile", True, "full")
     assert "documents and labels are compared by the joint space of GILE" in done.stdout
     assert model.config.text_config.freeze_text_encoder
     assert model.config.lexical

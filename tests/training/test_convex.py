@@ -326,7 +326,7 @@ def test_a_head_needs_a_label():
 
 NAMES = ["milk", "blood", "iron", "heart"]
 TEXTS = [f"{name} {other}" for name in NAMES[:3] for other in (*NAMES, "breast", "failing", "cardiac")]
-FIELDS = {"output_layer": "bilinear", "cosine_score": True, "label_rows": True, "freeze_text_encoder": True}
+FIELDS = {"output_layer": "bilinear", "cosine_score": True, "label_rows": "full", "freeze_text_encoder": True}
 
 
 @pytest.fixture
@@ -465,7 +465,7 @@ def test_on_large_data_some_documents_are_encoded_and_all_have_words(make, tmp_p
     again.set_labels(LabelSet([Label("new", "breast"), *again.label_set]), processor)
     torch.testing.assert_close(again(**batch).logits[:, 1:], logits)
     fit_convex(again, parts)
-    assert again.config.label_rows is True
+    assert again.config.label_rows == "full"
     assert again.gile.label_rows.weight.any()
 
 

@@ -39,7 +39,7 @@ def texts(number, seed=0):
 def make_teacher(save_text_encoder):
     def make(**options):
         folder = save_text_encoder(texts=[*WORDS, *NAMES], hidden_size=20, **options)
-        fields = {"output_layer": "bilinear", "cosine_score": True, "label_rows": True, "freeze_text_encoder": True}
+        fields = {"output_layer": "bilinear", "cosine_score": True, "label_rows": "full", "freeze_text_encoder": True}
         fields |= {"problem_type": "single_label_classification", "lexical": True}
         model = model_from_text_encoder(folder, num_labels=len(LABELS), **fields)
         processor = processor_from_text_encoder(folder, model.config)

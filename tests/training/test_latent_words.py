@@ -35,7 +35,7 @@ def test_absent_and_ignored_words_have_zero_vectors():
 def test_a_word_model_is_fitted_without_steps(tmp_path):
     labels = LabelSet.from_names(["medicine", "sport"])
     tokenizer = build_tokenizer(TEXTS, label_texts=labels.texts, min_count=1)
-    fields = {"output_layer": "bilinear", "cosine_score": True, "label_rows": True, "lexical": True}
+    fields = {"output_layer": "bilinear", "cosine_score": True, "label_rows": "full", "lexical": True}
     config = GileConfig(
         text_encoder_type="nn",
         vocab_size=len(tokenizer),

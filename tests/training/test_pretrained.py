@@ -108,7 +108,7 @@ def rate_of(groups, parameter):
 
 
 def test_a_pretrained_encoder_has_a_separate_learning_rate(make):
-    model, *_ = make(bag_size=3, label_rows=True)
+    model, *_ = make(bag_size=3, label_rows="full")
     groups = parameter_groups(model, 1e-2, text_encoder_learning_rate=1e-3, weight_decay=0.1)
     encoder = model.gile.text_encoder.transformer
     assert {rate_of(groups, weight) for weight in encoder.parameters()} == {1e-3}

@@ -151,7 +151,7 @@ def refit_convex(
     if "words_l2" in chosen:
         rows = list(parts.values())
         _, regression = _words(model, rows, documents, documents.take(slice(0)), bool(config.neighbours))
-    reads_all = config.label_rows is True
+    reads_all = config.label_rows == "full"
     head = refit_head(documents, _of_length_1(e), chosen, config.term_weights, regression, reads_all)
     _count_labels(model, documents)
     _store(model, head, e)
@@ -193,8 +193,8 @@ def _set_rows(model: GileForSequenceClassification, rows: Rows, size: int) -> No
     """Sets the rows of the stored labels, for vectors with a root mean square of 1; only biases if weights are zero."""
     has_weights = bool(rows.weight.any())
     table = model.gile.label_rows
-    if has_weights != (model.config.label_rows is True):
-        model.config.label_rows = has_weights or "bias"
+    if has_weights != (model.config.label_rows == "full"):
+        model.config.label_rows = "full" if has_weights else "bias"
         table = RowTable(model.config.num_labels, size if has_weights else 0).to(table.bias)
         model.gile.label_rows = table
     if has_weights:
