@@ -233,8 +233,7 @@ def see(
     if names := () if form.names else named_classes(items, positions):
         form = form._replace(names=(names,) * len(columns))
         counted = f", counted in --label_file from {'1' if names[0] == '' else '0'}"
-    unreadable = "" if known or form.names else _unreadable(items)
-    description = f"{title}: {_describe(form, cells, items)}{counted}{unreadable}"
+    description = f"{title}: {_describe(form, cells, items)}{counted}{_unreadable(form, items, known)}"
     is_split = any(sign in text for sign in form.separators for text in texts)
     if pieces and not is_split and (form.separators or (separator is None and not form.names)):
         refuse_joined(pieces, title, known)
@@ -276,8 +275,10 @@ def _describe(form: LabelColumn, cells: Sequence[Any], items: Sequence[Any]) -> 
     return "a label a cell"
 
 
-def _unreadable(items: Sequence[Any]) -> str:
-    """Says that a model cannot read labels, if they are yes and no, or codes."""
+def _unreadable(form: LabelColumn, items: Sequence[Any], known: Collection[str]) -> str:
+    """Says that a model cannot read labels, if they are yes and no, or codes, and no names are known."""
+    if known or form.names:
+        return ""
     if are_flags(items) and len(set(items)) < 3:
         kind = "yes and no"
     elif items and all(_CODE.fullmatch(str(item)) for item in items):

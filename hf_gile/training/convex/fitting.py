@@ -191,14 +191,16 @@ def _label_vectors(model: GileForSequenceClassification) -> Tensor:
 
 def _set_rows(model: GileForSequenceClassification, rows: Rows, size: int) -> None:
     """Sets the rows of the stored labels, for vectors with a root mean square of 1; only biases if weights are zero."""
-    has_weights = bool(rows.weight.any())
+    kind = "full"
+    weight = rows.weight / size**0.5
+    if not weight.any():
+        kind = "bias"
+        weight = weight[:, :0]
+    if kind != model.config.label_rows:
+        model.config.label_rows = kind
+        model.gile.label_rows = RowTable(*weight.shape).to(weight)
     table = model.gile.label_rows
-    if has_weights != (model.config.label_rows == "full"):
-        model.config.label_rows = "full" if has_weights else "bias"
-        table = RowTable(model.config.num_labels, size if has_weights else 0).to(table.bias)
-        model.gile.label_rows = table
-    if has_weights:
-        table.weight.copy_(rows.weight / size**0.5)
+    table.weight.copy_(weight)
     table.bias.copy_(rows.bias)
     table.rarity.copy_(rows.rarity)
 
