@@ -384,7 +384,9 @@ class _Fit:
             others = fold.others.take(slice(first, None))
             first = number  # each fold leaves out the validation documents
             example = self.example_of_all_labels(fold, others)
-            scores = Mixture(list(example.terms), self.weights).add(example.terms, example.seen, example.rarity)
+            # By the weights that terms have in the whole fit, with more documents of a label.
+            rarity = rarity_of(self.whole.counts)
+            scores = Mixture(list(example.terms), self.weights).add(example.terms, example.seen, rarity)
             _, candidates = others.targets(len(self.seen))
             scores[:, self.seen & ~fold.seen] = -torch.inf
             if candidates is not None:
