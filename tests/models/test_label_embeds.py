@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from hf_gile import GileForSequenceClassification, LabelSet
-from hf_gile.models.label_embeds_gile import EMBEDS_FILE
+from hf_gile.models.label_embeds_gile import EMBEDS_FILE, LabelEmbeds
 from hf_gile.models.saving_gile import MANIFESTS
 from hf_gile.models.text_encoders_gile import TransformerEncoder
 
@@ -77,7 +77,18 @@ def test_vectors_of_another_encoder_are_not_used(saved, encoded):
     assert encoded == [5]
 
 
-@pytest.mark.parametrize("damage", ["fewer", "nan"])
+def test_vectors_may_have_8_bits(saved, encoded):
+    _, processor, logits, folder = saved
+    for manifest in MANIFESTS.values():
+        (folder / manifest).unlink()
+    embeds = LabelEmbeds.load(folder, {})
+    embeds._replace(vectors=embeds.vectors.to(torch.float8_e4m3fn)).save(folder / EMBEDS_FILE)
+    loaded = GileForSequenceClassification.from_pretrained(folder)
+    torch.testing.assert_close(score(loaded, processor), logits, atol=0.1, rtol=0.1)
+    assert encoded == []
+
+
+@pytest.mark.parametrize("damage", ["fewer", "nan", "nan in 8 bits"])
 def test_a_file_whose_tensors_do_not_fit_is_not_used(saved, encoded, damage):
     _, processor, logits, folder = saved
     for manifest in MANIFESTS.values():
@@ -87,6 +98,8 @@ def test_a_file_whose_tensors_do_not_fit_is_not_used(saved, encoded, damage):
         tensors["vectors"] = tensors["vectors"][:-1].contiguous()
     else:
         tensors["vectors"][0] = torch.nan
+    if "8 bits" in damage:
+        tensors["vectors"] = tensors["vectors"].to(torch.float8_e4m3fn)
     save_file(tensors, folder / EMBEDS_FILE)
     loaded = GileForSequenceClassification.from_pretrained(folder)
     torch.testing.assert_close(score(loaded, processor), logits)
