@@ -365,7 +365,8 @@ class Experiment:
         self.left_out = figures.pop("left_out")
         self.trainer.remove_callback(ProgressCallback)
         score = "on all documents: too few to choose and calibrate on"
-        if not figures.get("fits_validation"):
+        self.num_documents = figures["num_documents"]
+        if not figures["fits_validation"]:
             metric = str(self.args.metric_for_best_model)
             measured = self.trainer.evaluate()
             score = f"validation {short_name(metric)} {100 * measured[metric]:6.2f}"

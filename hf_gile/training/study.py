@@ -68,7 +68,6 @@ class Study:
         task: The task without held-out labels in training, and with labels as the model reads them.
         described: The labels with their full descriptions.
         held_out: Ids of the labels that are held out for validation.
-        num_seen: Number of labels seen in training.
         num_documents: Number of training documents.
         problem_type: One of `PROBLEM_TYPES`.
         has_one_label: Whether each document has one label.
@@ -111,12 +110,16 @@ class Study:
         else:
             check_unseen(args.metric_for_best_model, task)
         self.task = replace(task, labels=as_read(self.described, options.label_texts))
-        self.num_seen = sum(self.described.seen)
         self.num_documents = len(task.parts["train"])
         labels_per_document = sum(label.count for label in self.described) / self.num_documents
         self.prior = min(0.5, labels_per_document / self.num_seen)
         names = ", ".join(label.name for label in self.task.labels[:3])
         self.say(f"{len(self.task.labels):,} labels, such as {names}{held_out}")
+
+    @property
+    def num_seen(self) -> int:
+        """The number of labels seen in training."""
+        return sum(self.described.seen)
 
     def say(self, line: str) -> None:
         """Prints a line in the main process, which the report of the run repeats."""
@@ -176,17 +179,16 @@ class Study:
             write_card(folder, experiment.model, self._card_info(experiment, number), report)
 
     def calibrate(self, experiment: Experiment) -> dict[str, Any]:
-        """Fits the calibration and the thresholds of a trained model on validation documents.
+        """Fits the calibration and the thresholds of a trained model on documents left out.
 
         Returns:
             The result of the fit, and `calibration`, which is empty if validation documents were fitted on.
         """
         calibration: dict[str, Any] = {}
         if experiment.fitted.get("fits_validation"):
-            self.num_documents = len(self.task.parts["train"]) + len(self.task.parts["validation"])
+            self.num_documents = experiment.fitted["num_documents"]
             counts = {label.id: label.count for label in experiment.labels}
             self.described = self.described.with_counts(counts)
-            self.num_seen = sum(self.described.seen)
             self.say("  probabilities stay uncalibrated, and a document gets its best label")
         else:
             method = self.options.calibration

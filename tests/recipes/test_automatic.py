@@ -82,6 +82,19 @@ def available_encoder(monkeypatch, encoder):
     )
 
 
+def test_few_documents_are_all_fitted_on_and_counted(run, available_encoder, tmp_path):
+    for name, number in (("train", 27), ("dev", 3), ("test", 4)):
+        rows = [{"text": f"heart {row}", "labels": ["heart"]} for row in range(number)]
+        rows[0] = {"text": "milk", "labels": ["milk"]}
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done, results = run()
+    # 28 of 30 documents have a label, more than the 27 for training.
+    assert results["auto"]["num_documents"] == 30
+    assert "too few to choose and calibrate on" in done.stdout + done.stderr
+    assert "labels: 2 seen, 4 unseen" in done.stdout
+    assert "fitted again" not in done.stdout
+
+
 def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(run, available_encoder, encoder, tmp_path):
     (Path(encoder) / "README.md").write_text("---\nbase_model: ada/milk\nlicense: mit\nlanguage: en\n---\n")
     done, results = run()

@@ -7,6 +7,7 @@ Shapes: N documents, L labels, P size of a vector, G gold labels of a document.
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -75,7 +76,8 @@ def fit_convex(
             documents of labels that are held out.
 
     Returns:
-        `seconds` and `cpu_seconds` of the fit, the number of `parameters`, `history` and `losses`, which are empty,
+        `seconds` and `cpu_seconds` of the fit, `num_documents` that it is fitted on, the number of `parameters`,
+        `history` and `losses`, which are empty,
         what was `chosen`, whether it `fits_validation` documents, too, the `term_weights`, and `left_out`, the batches
         of `Head`.
 
@@ -106,11 +108,13 @@ def fit_convex(
         relearn = partial(_relearn, model, parts, learn_words)
     head = fit_head(train, validation, _of_length_1(e), one_label, compare, regression, relearn)
     if head.fits_validation:
-        _count_labels(model, train.joined(validation))
+        train = train.joined(validation)
+        _count_labels(model, train)
     _store(model, head, e)
     return {
         "seconds": time.perf_counter() - start,
         "cpu_seconds": time.process_time() - cpu,
+        "num_documents": len(train),
         "parameters": sum(tensor.numel() for tensor in (head.rows.weight, head.rows.bias, *head.form.tensors)) + 1,
         "history": [],
         "losses": [],
@@ -192,17 +196,15 @@ def _label_vectors(model: GileForSequenceClassification) -> Tensor:
 def _set_rows(model: GileForSequenceClassification, rows: Rows, size: int) -> None:
     """Sets the rows of the stored labels, for vectors with a root mean square of 1; only biases if weights are zero."""
     kind = "full"
-    weight = rows.weight / size**0.5
-    if not weight.any():
+    rows = replace(rows, weight=rows.weight / size**0.5)
+    if not rows.weight.any():
         kind = "bias"
-        weight = weight[:, :0]
+        rows = replace(rows, weight=rows.weight[:, :0])
     if kind != model.config.label_rows:
         model.config.label_rows = kind
-        model.gile.label_rows = RowTable(*weight.shape).to(weight)
-    table = model.gile.label_rows
-    table.weight.copy_(weight)
-    table.bias.copy_(rows.bias)
-    table.rarity.copy_(rows.rarity)
+        model.gile.label_rows = RowTable(*rows.weight.shape).to(rows.weight)
+    for name, parameter in model.gile.label_rows.named_parameters():
+        parameter.copy_(getattr(rows, name))
 
 
 def _store(model: GileForSequenceClassification, head: Head, e: Tensor) -> None:
