@@ -432,8 +432,8 @@ def fit_labels(distilled: Distilled, parts: Mapping[str, Dataset]) -> dict[str, 
     task = TextTask({part: parts[part] for part in ("train", "validation")}, labels)
     encoded = _encode(task, model, processor, len(counts), start)
     figures = fit_convex(model, encoded, start.neighbours)
-    del figures["left_out"]  # the table was fitted to these texts
     if not figures["fits_validation"]:
+        # On validation documents alone, however few: the table may be fitted to the others.
         collator = GileDataCollator(processor)
         batches: Any = DataLoader(encoded["validation"], _READ_AT_ONCE, collate_fn=collator)
         figures["calibration"] = calibrate(model, batches, raise_unseen=True)

@@ -380,12 +380,11 @@ class _Fit:
             return []
         batches = []
         first = 0
+        rarity = rarity_of(self.whole.counts)  # of the final weights of terms, with more documents than in a fold
         for fold in self.document_folds:
             others = fold.others.take(slice(first, None))
             first = number  # each fold leaves out the validation documents
             example = self.example_of_all_labels(fold, others)
-            # By the weights that terms have in the whole fit, with more documents of a label.
-            rarity = rarity_of(self.whole.counts)
             scores = Mixture(list(example.terms), self.weights).add(example.terms, example.seen, rarity)
             _, candidates = others.targets(len(self.seen))
             scores[:, self.seen & ~fold.seen] = -torch.inf
