@@ -1,0 +1,113 @@
+"""The baselines of Table 2 of the paper: learned label vectors, and vectors that predict the words of a text."""
+
+import pytest
+import torch
+from baselines import AiTextML, LearnedLabels
+from baselines.word_prediction import WordPrediction
+
+from hf_gile import GileConfig, GileProcessor
+from hf_gile.training import GileLoss
+
+V, D = 23, 7
+
+
+@pytest.fixture
+def predict():
+    torch.manual_seed(0)
+    module = WordPrediction(V, D, pad_token_id=0)
+    torch.nn.init.normal_(module.context.weight)
+    return module
+
+
+def test_the_loss_equals_a_hand_written_formula(predict):
+    words, vector = torch.tensor([[5, 6, 0]]), torch.randn(1, D)
+    loss = predict(vector, words, torch.Generator().manual_seed(1))
+    sampled = torch.randint(V, (64,), generator=torch.Generator().manual_seed(1)).tolist()
+    scores = (vector @ predict.context.weight.T)[0]
+    noise = [-torch.log(torch.sigmoid(-scores[word])) for word in sampled if word not in (0, 5, 6)]
+    expected = -torch.log(torch.sigmoid(scores[[5, 6]])).mean() + 5 * sum(noise) / len(noise)
+    torch.testing.assert_close(loss, expected)
+
+
+def test_inference_does_not_depend_on_other_texts_in_the_batch(predict):
+    words, start = torch.tensor([[3, 0], [9, 8]]), torch.zeros(2, D)
+    together = predict.infer(start, words)
+    torch.testing.assert_close(predict.infer(start[:1], words[:1]), together[:1])
+    assert (together[0] @ predict.context.weight[3]).item() > 0
+    with torch.inference_mode():
+        torch.testing.assert_close(predict.infer(start.clone(), words), together)
+
+
+def test_padding_and_empty_texts_are_ignored(predict):
+    vectors = torch.randn(2, D, requires_grad=True)
+    loss = predict(vectors, torch.zeros(2, 3, dtype=torch.long))
+    assert loss == 0
+    loss.backward()
+    loss = predict(vectors, torch.tensor([[5, 0, 0], [0, 0, 0]]))
+    (gradient,) = torch.autograd.grad(loss, [vectors])
+    assert gradient[0].any()
+    assert not gradient[1].any()
+
+
+@pytest.fixture
+def make(tokenizer, label_set):
+    def make_baseline(kind, **fields):
+        torch.manual_seed(0)
+        sizes = {"vocab_size": len(tokenizer), "embedding_size": D, "num_labels": len(label_set)}
+        fields = {"text_encoder_type": "nn", "output_layer": "bilinear", **fields}
+        model = kind(GileConfig(**sizes, **fields, problem_type="multi_label_classification"))
+        processor = GileProcessor.for_config(tokenizer, model.config)
+        model.set_labels(label_set, processor)
+        return model, processor
+
+    return make_baseline
+
+
+def train(model, inputs, steps=20):
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model.train()(**inputs).loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+def test_learned_label_vectors_start_at_the_mean_of_their_words(make):
+    model, processor = make(LearnedLabels)
+    inputs = processor(["breast milk and iron", "the heart"], return_tensors="pt")
+    with torch.no_grad():
+        mean = model.gile.project_labels(model.label_input_ids)
+        torch.testing.assert_close(model.eval().project_stored_labels(), mean)
+        before = model(**inputs).logits
+    model.loss_function = GileLoss()
+    gold = {"labels": torch.tensor([[0], [1]]), "sampled_columns": torch.tensor([0, 1, 2])}
+    train(model, {**inputs, **gold}, steps=1)
+    moved = model.label_residual.weight.abs().sum(1) > 0
+    assert moved.tolist() == [True, True, True, False, False]
+    with torch.no_grad():
+        assert not torch.allclose(model(**inputs).logits, before)
+
+
+def test_vectors_of_unseen_labels_are_inferred(make):
+    model, processor = make(AiTextML)
+    words = processor(["breast milk and iron", "the heart"], return_tensors="pt")
+    train(model, {**words, "labels": torch.tensor([[1, 2], [0, -100]])})
+    assert model.word_prediction.context.weight.any()
+    with torch.no_grad():
+        average = model(**words).logits
+        model.infer_label_vectors(torch.tensor([4]))
+        inferred = model(**words).logits
+    assert torch.equal(average[:, :4], inferred[:, :4])
+    assert not torch.equal(average[:, 4], inferred[:, 4])
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "message"),
+    [
+        (LearnedLabels, {"output_layer": "linear"}, "learned label vectors need label_encoder_type 'mean'"),
+        (AiTextML, {"text_encoder_type": "wan", "hidden_size": 11}, "vectors of equal size, got 11, 7 and 7"),
+    ],
+)
+def test_incompatible_baseline_options_are_refused(make, kind, fields, message):
+    with pytest.raises(ValueError, match=message):
+        make(kind, **fields)

@@ -1,0 +1,99 @@
+"""Low-rank adapters in the pretrained encoder: trained, saved, resumed, merged."""
+
+import sys
+
+import pytest
+import torch
+from datasets import Dataset
+from papers.lora import add_lora, merge_lora
+from safetensors.torch import load_file
+from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
+
+from hf_gile.training import (
+    GileDataCollator,
+    encode_dataset,
+    model_from_text_encoder,
+    processor_from_text_encoder,
+)
+
+TEXTS = ["Breast milk.", "The failing heart pumps less blood.", "Iron", "milk and iron", "Infants were fed with milk"]
+GOLD = [["Milk, Human"], ["Heart Failure", "Blood"], ["Iron"], ["Milk, Human", "Iron"], ["Infant", "Milk, Human"]]
+
+
+@pytest.fixture
+def make(save_text_encoder, label_set, tmp_path):
+    pytest.importorskip("peft")
+
+    def make_trainer(**options):
+        encoder = save_text_encoder()
+        torch.manual_seed(0)
+        model = model_from_text_encoder(
+            encoder,
+            label_encoder_type="text_encoder",
+            joint_size=13,
+            num_labels=len(label_set),
+            problem_type="multi_label_classification",
+        )
+        processor = processor_from_text_encoder(encoder, model.config)
+        model.set_labels(label_set, processor)
+        dataset = encode_dataset(Dataset.from_dict({"text": TEXTS, "labels": GOLD}), processor, label_set)
+        add_lora(model, rank=2)
+        arguments = TrainingArguments(
+            str(tmp_path / "run"),
+            per_device_train_batch_size=2,
+            learning_rate=2e-2,
+            use_cpu=True,
+            report_to="none",
+            disable_tqdm=True,
+            seed=3,
+            **({"save_strategy": "no"} | options),
+        )
+        return Trainer(model, arguments, data_collator=GileDataCollator(processor), train_dataset=dataset)
+
+    return make_trainer
+
+
+def test_adapters_are_trained_and_merged_into_an_ordinary_model_with_the_same_scores(make, tmp_path):
+    trainer = make(max_steps=3)
+    before = {name: weight.clone() for name, weight in trainer.model.named_parameters()}
+    trainer.train()
+    changed = {name for name, weight in trainer.model.named_parameters() if not torch.equal(weight, before[name])}
+    assert any(name.startswith("gile.text_encoder.") and "lora_B" in name for name in changed)
+    assert not [name for name in changed if ".transformer." in name and "lora_" not in name]
+    model, processor = trainer.model.eval(), trainer.data_collator.processor
+    batch = processor(TEXTS, return_tensors="pt")
+    with torch.no_grad():
+        adapted = model(**batch).logits
+        merge_lora(model)
+        assert torch.allclose(model(**batch).logits, adapted, atol=1e-5)
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    model.save_pretrained(tmp_path / "merged")
+    processor.save_pretrained(tmp_path / "merged")
+    assert not [name for name in load_file(tmp_path / "merged" / "model.safetensors") if "lora" in name]
+    merged = AutoModelForSequenceClassification.from_pretrained(tmp_path / "merged").eval()
+    assert torch.allclose(merged(**batch).logits, adapted, atol=1e-4)
+
+
+def test_unsupported_adapters_are_refused(make, make_model, save_text_encoder):
+    model = make().model
+    with pytest.raises(ValueError, match="the model already has adapters"):
+        add_lora(model)
+    merge_lora(model)
+    with pytest.raises(ValueError, match="the model has no adapters to merge"):
+        merge_lora(model)
+    with pytest.raises(ValueError, match="rank must be at least 1, got 0"):
+        add_lora(model, rank=0)
+    with pytest.raises(ValueError, match="LoRA needs a pretrained encoder"):
+        add_lora(make_model()[0])
+    frozen = model_from_text_encoder(save_text_encoder(), freeze_text_encoder=True)
+    with pytest.raises(ValueError, match="freeze_text_encoder freezes the whole encoder"):
+        add_lora(frozen)
+
+
+def test_without_peft_the_error_names_the_extra(make_model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(
+        ImportError,
+        match=r"LoRA needs the `train` extra: pip install 'hf-gile\[train\]', or in a clone: .* -e '\.\[train\]' \(",
+    ):
+        add_lora(make_model()[0])
