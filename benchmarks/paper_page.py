@@ -268,8 +268,9 @@ small difference means little. The bootstrap p-values of "Beyond Weight Tying" a
 are trained with `--lexical false`, because the paper's model has no terms that match words."""
 
 SOURCES = (
-    "After a change of the code that leaves its behaviour as it is, `--stamp` repeats the cheapest run of each output "
-    "layer, and marks all runs of this layer as up to date if its figures are the same. The others are not repeated."
+    "After a change of the code that leaves its behaviour as it is, `benchmarks/paper_stamps.py` trains each output "
+    "layer on the first 300 documents, with the code that measured it and with the present code, and marks its "
+    "runs as up to date if all figures are equal. The others are not repeated."
 )
 
 NOT_MEASURED = "Rows that lack runs, or that no data here can measure:"

@@ -6,14 +6,7 @@ r"""Measures every table and figure of both papers on small data, and writes doc
 Runs what benchmarks/results/paper_tables.json and the folder of the runs lack, or what is older than the code that it
 depends on: the first seed of all rows first, and the cheapest first. A run leaves one file in the folder of the runs,
 so a run that was killed costs only itself. Results and page are written twice a minute and at the end; `--jobs 0` only
-writes them.
-
-After a change of the code that leaves behaviour as it is:
-
-    python benchmarks/paper_tables.py --data FOLDER --stamp
-
-repeats the cheapest run of each output layer, and marks all runs of this layer as up to date if its figures are the
-same. They must be equal on the machine that measured them, and within 1 % on another.
+writes them. `paper_stamps.py` keeps runs after a change of the code that leaves their figures as they are.
 """
 
 import argparse
@@ -32,12 +25,6 @@ from paper_runs import ROOT, Job, fingerprint, prepare, run_all
 RESULTS = ROOT / "benchmarks" / "results" / "paper_tables.json"
 PAGE = ROOT / "docs" / "paper_tables.md"
 COMMIT = re.compile("[0-9a-f]{40}")
-LAYER = re.compile(r"--(?:units|layers) (\S+)")
-TOLERANCE = 0.01
-"""Relative difference between figures of the same run on two machines, whose kernels sum in other orders."""
-
-TIMED = ("CPU s an epoch",)
-"""Figures that differ from run to run."""
 
 
 def main() -> None:
@@ -50,9 +37,6 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "paper_tables", help="folder of the runs")
     parser.add_argument("--gpu", action="store_true", help="train on the GPU, the dearest runs first")
     parser.add_argument("--resume", action="store_true", help="keep the runs that there are")
-    parser.add_argument(
-        "--stamp", action="store_true", help="check a run of each layer, and keep the others; see above"
-    )
     options = parser.parse_args()
     deadline = time.monotonic() + 60 * options.limit_minutes
     every = tables()
@@ -61,9 +45,6 @@ def main() -> None:
         parser.error(f"--only: no table starts with {options.only}; titles are {[table.title for table in every]}")
     options.runs = options.runs.resolve()
     options.runs.mkdir(parents=True, exist_ok=True)
-    if options.stamp:
-        stamp(chosen, options, every, deadline)
-        return
     results = collect(options.runs) if options.resume else {}
     jobs = find_jobs(chosen, results, options.seeds)
     print(f"{len(jobs)} runs, about {sum(job.run.price for job in jobs) / 3600:.1f} CPU hours", flush=True)
@@ -77,7 +58,7 @@ def run(
     jobs: list[Job], options: argparse.Namespace, every: list[Table], results: dict[str, Any], deadline: float
 ) -> list[str]:
     """Runs jobs and writes results and page meanwhile; returns the logs of those that failed."""
-    check_data(jobs, options.data)
+    check_data([job.run.kind for job in jobs], options.data)
     source = prepare(options.runs, {job.run.kind for job in jobs}, options.gpu)
     jobs = sorted(jobs, key=lambda job: -job.run.price) if options.gpu else jobs
     failed = []
@@ -100,9 +81,9 @@ def run(
     return failed
 
 
-def check_data(jobs: Iterable[Job], data: Path | None) -> None:
-    """Ends the script if a folder with data of a job is missing."""
-    folders = {folder for job in jobs for folder in KINDS[job.run.kind].data}
+def check_data(kinds: Iterable[str], data: Path | None) -> None:
+    """Ends the script if a folder with data of a kind of runs is missing."""
+    folders = {folder for kind in kinds for folder in KINDS[kind].data}
     missing = [folder for folder in sorted(folders) if not (data and (data / folder).is_dir())]
     if missing:
         raise SystemExit(f"--data: {data} has no folder {', '.join(missing)}")
@@ -143,63 +124,6 @@ def collect(runs: Path) -> dict[str, Any]:
             record["commit"] = record.get("stamped") or machine.commit()
         results.setdefault(record["run"], {})[str(record["seed"])] = record
     return results
-
-
-def stamp(chosen: Iterable[Table], options: argparse.Namespace, every: list[Table], deadline: float) -> None:
-    """Runs a run of each layer whose runs are stale again, and marks them as up to date if its figures are the same."""
-    runs = {run.name: run for table in chosen for run in table.runs}
-    results: dict[str, Any] = {}
-    for record in read(options.runs):
-        results.setdefault(record["run"], {})[str(record["seed"])] = record
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for record in (record for by_seed in results.values() for record in by_seed.values()):
-        if record["run"] in runs and not is_current(record):
-            layer = LAYER.search(record["run"])  # without layers, each run is repeated
-            name = f"{kind_of(record)} {layer[1]}" if layer else record["run"]
-            groups.setdefault(name, []).append(record)
-    for name in [name for name in groups if name.startswith("speed: ")]:
-        print(f"{name}: its figures are times, which only a new run can measure")
-        del groups[name]
-    cheapest = {name: min(records, key=lambda record: runs[record["run"]].price) for name, records in groups.items()}
-    jobs = {Job(runs[record["run"]], record["seed"]): name for name, record in cheapest.items()}
-    check_data(jobs, options.data)
-    folder = options.runs / "stamping"
-    folder.mkdir(exist_ok=True)
-    source = prepare(folder, {job.run.kind for job in jobs})
-    ordered = sorted(jobs, key=lambda job: job.run.price)
-    for job, succeeded in run_all(ordered, options.data.resolve(), folder, options.jobs, source, deadline):
-        name = jobs[job]
-        if not succeeded:
-            print(f"{name}: failed; see {folder / job.file.replace('.json', '.log')}", flush=True)
-            continue
-        again = json.loads((folder / job.file).read_text(encoding="utf-8"))
-        differing = differences(cheapest[name], again)
-        print(f"{name}: {job.run.name}, seed {job.seed}: {'; '.join(differing) or 'the same figures'}", flush=True)
-        for record in [] if differing else groups[name]:
-            record["code"], record["stamped"] = again["code"], source["commit"]
-        write(every, results)
-
-
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Returns the figures of two records of a run that differ: exactly on a machine, and by `TOLERANCE` on two."""
-    machines = [{**record["machine"], "date": ""} for record in (before, now)]
-    tolerance = 0 if machines[0] == machines[1] else TOLERANCE
-    first, second = before["figures"], now["figures"]
-    names = sorted({*first, *second}.difference(TIMED))
-    return [
-        f"{name} was {first.get(name)}, is {second.get(name)}"
-        for name in names
-        if not agree(first.get(name), second.get(name), tolerance)
-    ]
-
-
-def agree(first: Any, second: Any, tolerance: float) -> bool:
-    """Whether two figures, or lists of figures or words, are the same up to a relative difference."""
-    if isinstance(first, list) and isinstance(second, list):
-        return len(first) == len(second) and all(map(agree, first, second, [tolerance] * len(first)))
-    if isinstance(first, float | int) and isinstance(second, float | int):
-        return abs(first - second) <= tolerance * abs(first)
-    return bool(first == second)
 
 
 def find_jobs(chosen: Iterable[Table], results: dict[str, Any], seeds: int) -> list[Job]:

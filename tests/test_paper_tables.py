@@ -1,5 +1,6 @@
 """The tables of the papers: their list, their results and their page agree."""
 
+import gzip
 import json
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import paper_page  # noqa: E402
 import paper_rows  # noqa: E402
 import paper_runs  # noqa: E402
+import paper_stamps  # noqa: E402
 import paper_tables  # noqa: E402
 from paper_rows import Cell, Run, Table, one  # noqa: E402
 
@@ -97,3 +99,30 @@ def test_the_results_file_keeps_every_record(tmp_path, monkeypatch):
     (tmp_path / "a.json").unlink()
     (again,) = paper_tables.collect(tmp_path)[LINEAR.name].values()
     assert again.items() >= record.items()
+
+
+# --- Marks of runs that the present code would repeat ----------------------------------------------------------------
+
+
+def result(code="now", **figures):
+    return {"code": code, "figures": figures}
+
+
+def test_runs_are_kept_only_if_all_figures_but_times_are_equal():
+    then = result("old", **{"F1": 50.0, "CPU s an epoch": 2.0})
+    assert not paper_stamps.difference(then, result(**{"F1": 50.0, "CPU s an epoch": 9.0}), "old")
+    assert paper_stamps.difference(then, result(F1=50.1), "old") == "F1 was 50.0, is 50.1"
+    assert paper_stamps.difference(then, result(), "old") == "F1 was 50.0, is None"
+
+
+def test_runs_are_not_kept_without_the_code_that_measured_them():
+    assert "other code" in paper_stamps.difference(result("old"), result(), "older")
+    assert "it fails now: KeyError" in paper_stamps.difference(result(), {"error": "...\nKeyError: 'x'\n"}, "now")
+
+
+def test_marks_are_made_on_the_first_documents(tmp_path):
+    source = tmp_path / "data" / "multi30k" / "train.de.gz"
+    source.parent.mkdir(parents=True)
+    source.write_bytes(gzip.compress(b"Satz\n" * 500))
+    paper_stamps.cut(tmp_path / "data", tmp_path / "cut")
+    assert gzip.decompress((tmp_path / "cut" / "multi30k" / "train.de.gz").read_bytes()) == b"Satz\n" * 300
