@@ -43,7 +43,12 @@ def apply(calibration, logits):
 def test_a_fit_on_counts_equals_logistic_regression_on_all_cells(cells):
     logits, gold = cells
     ours = fit_calibration("platt", VALUES, *counted(logits, gold))
-    theirs = LogisticRegression(C=np.inf, tol=1e-10).fit(logits[:, None], gold)
+    positive, negative = (gold.sum() + 1) / (gold.sum() + 2), 1 / ((~gold).sum() + 2)
+    shares = np.where(gold, positive, negative)  # Platt's targets, as weights of both outcomes
+    twice = np.concatenate([logits, logits])[:, None]
+    theirs = LogisticRegression(C=np.inf, tol=1e-10).fit(
+        twice, np.arange(len(twice)) < len(logits), np.concatenate([shares, 1 - shares])
+    )
     # Rounding changes logits by at most 2^-12 of their size; the prior weighs less than one of 898 gold labels.
     assert ours["scale"] == pytest.approx(theirs.coef_[0, 0], rel=2e-3)
     assert ours["scale"] < 0.5
@@ -52,12 +57,11 @@ def test_a_fit_on_counts_equals_logistic_regression_on_all_cells(cells):
     np.testing.assert_allclose(apply(ours, logits), probabilities, atol=1e-3)
 
 
-def test_separable_scores_have_a_finite_fit():
+def test_scores_without_an_error_are_not_certain():
     for method in ("platt", "spline"):
         apart = fit_calibration(method, torch.tensor([-3.0, 3.0]), torch.tensor([50, 50]), torch.tensor([0, 50]))
         probabilities = apply(apart, np.array([-3.0, 3.0]))
-        assert 0 < probabilities[0] < 0.02
-        assert 0.98 < probabilities[1] < 1
+        np.testing.assert_allclose(probabilities, [1 / 52, 51 / 52], atol=2e-3)
         for cells, gold in (([7], [7]), ([7, 3], [0, 1]), ([1, 9, 9], [0, 1, 8]), ([3, 1], [2, 0])):
             values = torch.arange(len(cells)).float()
             check_calibration({"seen": fit_calibration(method, values, torch.tensor(cells), torch.tensor(gold))})
@@ -84,7 +88,7 @@ def test_a_softmax_is_fitted_as_a_whole(digits):
     best = loss(calibrated(joint, seen, ours))
     scale = ours["seen"]["scale"]
     assert scale < 0.5
-    assert all(best <= loss(joint * other) + 1e-5 for other in np.geomspace(0.01, 1, 301))  # up to the prior
+    assert all(best <= loss(joint * other) + 1e-4 for other in np.geomspace(0.01, 1, 301))  # up to the prior
     assert ours["seen"]["offset"] == pytest.approx(0.0, abs=1e-6)  # a constant has no effect
     seen = torch.arange(10) < 7
     shifted = torch.where(seen, joint, 2 * joint + 30)  # for more confident labels

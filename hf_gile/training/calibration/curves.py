@@ -22,6 +22,9 @@ _KNOTS = 12
 _KNOT_GAP = 0.1
 _MIN_SLOPE = 1e-3
 
+_LEAST = -1e4
+"""Logarithm of the probability of other labels where there are none: finite, for the gradient."""
+
 
 def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
     """Fits a calibration curve for independent labels, as applied by `calibrated` of `hf_gile.models.search_gile`.
@@ -44,21 +47,32 @@ def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) ->
         ...  for name, value in fit_calibration("platt", values, cells, gold).items()}
         {'method': 'platt', 'scale': 1.1, 'offset': 0.0}
     """
-    values, cells, gold = occurring(values, cells, gold)
-    if method == "spline":
-        return _fit_spline(values, cells, gold)
+    values, cells, gold = smoothed(values, cells, gold)
+    platt = _fit_line(values, cells, gold)
+    return _fit_spline(values, cells, gold, platt) if method == "spline" else platt
+
+
+def smoothed(values: Tensor, cells: Tensor, gold: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the values that occur, their numbers of cells, and how many of these count as gold, `(M,)` float64 each.
+
+    Each of P gold cells counts as (P + 1) / (P + 2), and each of N others as 1 / (N + 2) (Platt, 1999): without an
+    error among P labels, the probability of the next is not 1.
+    """
+    occurs = cells > 0
+    values, cells, gold = (tensor[occurs].double() for tensor in (values, cells, gold))
+    others = cells - gold
+    positive = (gold.sum() + 1) / (gold.sum() + 2)
+    return values, cells, gold * positive + others / (others.sum() + 2)
+
+
+def _fit_line(values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
+    """Fits "platt" to the output of `smoothed`."""
 
     def loss(scales: Tensor, offsets: Tensor) -> Tensor:
         logits = scales * values + offsets
         return (cells * functional.softplus(logits) - gold * logits).sum()
 
     return _fit_platt(["all"], loss, float(gold.sum()))["all"]
-
-
-def occurring(values: Tensor, cells: Tensor, gold: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns the values that occur, their numbers of cells, and of gold cells, `(M,)` float64 each."""
-    occurs = cells > 0
-    return values[occurs].double(), cells[occurs].double(), gold[occurs].double()
 
 
 def fit_softmax_calibration(logits: Tensor, gold: Tensor, seen: Tensor) -> dict[str, Any]:
@@ -77,9 +91,14 @@ def fit_softmax_calibration(logits: Tensor, gold: Tensor, seen: Tensor) -> dict[
     absent = logits.isneginf()
     logits = logits.masked_fill(absent, 0.0)
 
+    right = (len(gold) + 1) / (len(gold) + 2)  # as in `smoothed`
+
     def loss(scales: Tensor, offsets: Tensor) -> Tensor:
         calibrated = logits * scales[group_indices].to(logits) + offsets[group_indices].to(logits)
-        return functional.cross_entropy(calibrated.masked_fill(absent, -torch.inf), gold, reduction="sum").double()
+        log_shares = calibrated.masked_fill(absent, -torch.inf).log_softmax(1)
+        of_gold = log_shares.gather(1, gold[:, None])
+        of_others = log_shares.scatter(1, gold[:, None], _LEAST).logsumexp(1)
+        return -(right * of_gold.sum() + (1 - right) * of_others.sum()).double()
 
     return _fit_platt(groups, loss, len(gold))
 
@@ -115,9 +134,8 @@ def _minimize(parameters: Tensor, loss: Callable[[], Tensor], max_iter: int) -> 
     parameters.requires_grad_(False)
 
 
-def _fit_spline(values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
+def _fit_spline(values: Tensor, cells: Tensor, gold: Tensor, platt: dict[str, Any]) -> dict[str, Any]:
     # Fitted relative to the line of "platt", so that the scale of logits does not matter.
-    platt = fit_calibration("platt", values, cells, gold)
     values = values * platt["scale"] + platt["offset"]
     share = gold.cumsum(0) / gold.sum()
     inner = values[torch.searchsorted(share, torch.linspace(0.01, 0.99, _KNOTS).double()).clamp(max=len(values) - 1)]

@@ -19,7 +19,7 @@ from ...metrics.calibration import calibration_error, softmax_to_sigmoid_logits
 from ...models.checks_gile import GROUPS
 from ...models.losses_gile import IGNORE, widened
 from ...models.search_gile import calibrated
-from .curves import fit_calibration, fit_softmax_calibration, occurring
+from .curves import fit_calibration, fit_softmax_calibration, smoothed
 from .raising import PRICE, SharedRanking, lift, lift_calibration
 from .score_counts import TOP_K, VALUES, GroupCounts, ScoreCounts
 from .thresholds import (
@@ -220,8 +220,8 @@ def _improves(method: str, counts: ScoreCounts, group: str) -> bool:
 
 
 def _likelihood(logits: Tensor, cells: Tensor, gold: Tensor) -> float:
-    """Returns the log-likelihood of the gold labels."""
-    logits, cells, gold = occurring(logits, cells, gold)
+    """Returns the log-likelihood of the gold labels, `smoothed`."""
+    logits, cells, gold = smoothed(logits, cells, gold)
     return float((gold * logits - cells * functional.softplus(logits)).sum())
 
 
