@@ -336,7 +336,7 @@ def terms_of(
     words = {}
     for way, documents in zip(WAYS, ([], background), strict=True):
         idf = torch.from_numpy(document_idf(encoder.tokenizer, documents))
-        postings = Postings.build(labels, idf, torch.ones(3, len(labels)))
+        postings = Postings.build(labels, idf, torch.ones(4, len(labels)))
         words[way] = postings.terms(features)[:2].permute(1, 2, 0)
     return Example(cosines, words, gold)
 

@@ -27,6 +27,7 @@ from .models.checks_gile import check_whole_number
 from .models.labels_gile import Label, LabelSet
 from .models.languages_gile import check_language, get_language_columns
 from .models.lexical_gile import LexicalFeatures, Postings
+from .models.mixture_gile import WORD_TERMS
 from .models.search_gile import (
     SCORES_AT_ONCE,
     TopLabels,
@@ -601,7 +602,7 @@ def _checked(postings: Postings, labels: int) -> Postings:
         len(postings.starts) == texts + 1,
         [int(offset) for offset in postings.starts[[0, -1]]] == [0, entries] and bool((sizes >= 0).all()),
         len(postings.words) == texts and bool((postings.words <= sizes).all()),
-        postings.weights.shape == (3, labels),
+        postings.weights.shape == (len(WORD_TERMS), labels),
         *(not len(tensor) or (int(tensor.min()) >= 0 and int(tensor.max()) < limit) for tensor, limit in limits),
     ]
     if not all(checks):

@@ -26,7 +26,11 @@ _WORD = re.compile(
 )
 
 LEXICAL_BUCKETS = 1 << 20
-"""Upper bound of lexical features, and of their number in a text."""
+"""Upper bound of lexical features, and of their number in a text. Documents have those of their title again, this much
+higher."""
+
+NEIGHBOURS = 2 * LEXICAL_BUCKETS
+"""Lexical feature of the first stored document."""
 
 _HIGHEST_COUNT = 2048
 
@@ -36,7 +40,7 @@ class LexicalFeatures:
     """The words and parts of words of B documents, and the stored documents nearest to them.
 
     Args:
-        ids: `(B, F)` distinct features of each document, in ascending order, padded with -1; see `lexical_features`.
+        ids: `(B, F)` distinct features of each document, in ascending order, padded with -1; see `count_features`.
         counts: `(B, F)` how often each occurs in the document; 0 for padding.
         neighbours: `(B, K)` numbers of stored documents; K is 0 for a model without.
         shares: `(B, K)` weights of the neighbours, which add up to 1.
@@ -92,13 +96,19 @@ def list_features(texts: Iterable[str]) -> dict[str, list[list[int]]]:
 def count_features(text: str) -> dict[int, int]:
     """Counts the lexical features of a text, in ascending order, up to 2,048 of each.
 
-    Words in the title, the first line of a multi-line text, count three times.
+    Words in the title, the first line of a multi-line text, count three times, and those of the title follow, plus
+    `LEXICAL_BUCKETS`.
     """
     title, _, rest = text.strip().partition("\n")
-    counts: Counter[int] = Counter()
-    for part in chain(parts_of(text), 2 * list(parts_of(title)) if rest else []):
-        counts.update(lexical_features(part))
+    counts = _count(text)
+    for feature, number in _count(title if rest else "").items():
+        counts[feature] += 2 * number
+        counts[LEXICAL_BUCKETS + feature] = number
     return {feature: min(counts[feature], _HIGHEST_COUNT) for feature in sorted(counts)}
+
+
+def _count(text: str) -> Counter[int]:
+    return Counter(chain.from_iterable(map(lexical_features, parts_of(text))))
 
 
 def lexical_features(text: str) -> list[int]:
@@ -174,6 +184,7 @@ class Postings(NamedTuple):
 
         match(d, l) = max_t share_t sum_f s_f idf_f^2 / (sum_f idf_f^2)^0.6,  s_f = count_f / (count_f + 1)
         coverage(d, l) = max_t min_f s_f if d contains all words f of a name t of l, else 0
+        title(d, l) = 1 if the title of d contains all words of a name of l, else 0
         words(d, l) = log(1 + 200 max(0, sum_f s_f w_f / |s| + sum_n share_n w_n)), w the row of l, if any (`WordRows`)
 
     The texts t of a label are its name, its synonyms, and its description (words only, with share_t = 0.6). f are
@@ -187,7 +198,7 @@ class Postings(NamedTuple):
         values: `(E,)` addend of match for s_f = 1, or w_f of a row.
         labels: `(T,)` label index of each text.
         words: `(T,)` number of words that coverage requires; 0 for descriptions, which are never covered; -1 for rows.
-        weights: `(3, L)` weights of match, coverage and words for each label.
+        weights: `(4, L)` weights of `WORD_TERMS` for each label.
     """
 
     features: Tensor
@@ -265,54 +276,56 @@ class Postings(NamedTuple):
                 "pipeline('text-classification', model=folder, trust_remote_code=True) passes them"
             )
         scores = self.values.new_empty(len(features), self.weights.shape[1])
-        of_match, of_coverage, of_words = self.weights[..., None]
-        for rows, (match, coverage, words) in self._blocks(features):
-            sums = match.mul_(of_match).addcmul_(coverage, of_coverage).addcmul_(words, of_words)
-            scores[rows] = sums.T
+        for rows, terms in self._blocks(features):
+            scores[rows] = terms.mul_(self.weights[..., None]).sum(0).T
         return scores
 
     @torch.no_grad()
     def terms(self, features: LexicalFeatures) -> Tensor:
-        """Computes match, coverage and words of documents for all labels, `(3, B, L)`."""
-        computed = self.values.new_empty(3, len(features), self.weights.shape[1])
+        """Computes the `WORD_TERMS` of documents for all labels, `(4, B, L)`."""
+        computed = self.values.new_empty(len(self.weights), len(features), self.weights.shape[1])
         for rows, terms in self._blocks(features):
-            for number, term in enumerate(terms):
-                computed[number, rows] = term.T
+            computed[:, rows] = terms.mT
         return computed
 
-    def _blocks(self, features: LexicalFeatures) -> Iterator[tuple[slice, tuple[Tensor, Tensor, Tensor]]]:
-        """Yields rows of some documents at a time, and their match, coverage and words, `(L, rows)` each."""
+    def _blocks(self, features: LexicalFeatures) -> Iterator[tuple[slice, Tensor]]:
+        """Yields rows of some documents at a time, and their `WORD_TERMS`, `(4, L, rows)`."""
         size = max(1, min(_DOCUMENTS_AT_ONCE, _SUMS_AT_ONCE // max(1, len(self.labels))))
         for start in range(0, len(features), size):
             rows = slice(start, start + size)
             yield rows, self._terms(_WordCounts.read(features.take(rows).to(self.values.device)))
 
-    def _terms(self, documents: "_WordCounts") -> tuple[Tensor, Tensor, Tensor]:
-        """Computes match, coverage and words of a block of B documents for all labels, `(L, B)` each."""
+    def _terms(self, documents: "_WordCounts") -> Tensor:
+        """Computes the `WORD_TERMS` of a block of B documents for all labels, `(4, L, B)`."""
         features, rows = documents.features.unique(return_inverse=True)
         # The shares of the distinct features; row 0 is that of all features that no document has.
         table = documents.shares.new_zeros(len(features) + 1, len(documents.norms))
         table.index_put_((rows + 1, documents.rows), documents.shares, accumulate=True)
-        row_of_feature = torch.zeros_like(self.features)
-        if len(self.features):
-            positions = torch.searchsorted(self.features, features)
-            positions.clamp_(max=len(self.features) - 1)
-            known = (self.features[positions] == features).nonzero()[:, 0]
-            row_of_feature[positions[known]] = (known + 1).to(row_of_feature)
+        row_of_feature = self._find(features)
         sums = self._sum(table, row_of_feature)
-        match, coverage, words = (sums.new_zeros(self.weights.shape[1], sums.shape[1]) for _ in range(3))
+        terms = sums.new_zeros(*self.weights.shape, sums.shape[1])
+        match, coverage, words, title = terms
         row_texts = (self.words < 0).nonzero()[:, 0]
         words[self.labels[row_texts]] = sums[row_texts].div_(documents.norms)
         word_evidence(words)
         sums[row_texts] = 0.0
         owners = self.labels[:, None].expand_as(sums)
         match.scatter_reduce_(0, owners, sums, "amax")
-        match.mul_(documents.factors)
-        names, least = self._cover(table, row_of_feature)
-        owners = self.labels[names, None].expand_as(least)
-        coverage.scatter_reduce_(0, owners, least, "amax")
-        coverage.mul_(documents.factors)
-        return match, coverage, words
+        self._cover(coverage, table, row_of_feature)
+        terms[:2] *= documents.factors
+        of_title = torch.where(features < NEIGHBOURS, features - LEXICAL_BUCKETS, -1)
+        self._cover(title, table, self._find(of_title))
+        return terms
+
+    def _find(self, features: Tensor) -> Tensor:
+        """Returns where the features of the postings are among `(M,)` others, counted from 1; 0 if they are not."""
+        rows = torch.zeros_like(self.features)
+        if len(rows):
+            positions = torch.searchsorted(self.features, features)
+            positions.clamp_(max=len(rows) - 1)
+            known = (self.features[positions] == features).nonzero()[:, 0]
+            rows[positions[known]] = (known + 1).to(rows)
+        return rows
 
     def _sum(self, table: Tensor, row_of_feature: Tensor) -> Tensor:
         """Computes `(T, B)` sums of values times shares: the product of a sparse matrix and a table of shares."""
@@ -325,8 +338,8 @@ class Postings(NamedTuple):
             rows, table, self.starts, mode="sum", per_sample_weights=self.values, include_last_offset=True
         )
 
-    def _cover(self, table: Tensor, row_of_feature: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns C names that a document of the block may contain, and `(C, B)` least shares of their words."""
+    def _cover(self, term: Tensor, table: Tensor, row_of_feature: Tensor) -> None:
+        """Sets an `(L, B)` term to the least share of the words of a name, the highest of all names of a label."""
         names = (self.words > 0).nonzero()[:, 0]
         first = self.starts[:-1]
         for entry in (first, first + self.words - 1):  # of the first and last word
@@ -336,7 +349,8 @@ class Postings(NamedTuple):
         shares = table[row_of_feature[words]]
         owners = torch.arange(len(names), device=names.device).repeat_interleave(sizes)
         least = table.new_ones(len(names), table.shape[1])
-        return names, least.scatter_reduce_(0, owners[:, None].expand_as(shares), shares, "amin")
+        least.scatter_reduce_(0, owners[:, None].expand_as(shares), shares, "amin")
+        term.scatter_reduce_(0, self.labels[names, None].expand_as(least), least, "amax")
 
 
 class _WordCounts(NamedTuple):
@@ -344,8 +358,8 @@ class _WordCounts(NamedTuple):
 
     Args:
         rows: `(M,)` document of each feature.
-        features: `(M,)` lexical features, and `LEXICAL_BUCKETS` + n for the neighbour n.
-        shares: `(M,)` s_f of words, and |s| share_n of neighbours.
+        features: `(M,)` lexical features, and `NEIGHBOURS` + n for the neighbour n.
+        shares: `(M,)` s_f of words, 1 for words of the title, and |s| share_n of neighbours.
         factors: `(B,)` factors of match and coverage, below 1 for documents of fewer than 50 words.
         norms: `(B,)` lengths |s|.
     """
@@ -362,14 +376,15 @@ class _WordCounts(NamedTuple):
         rows, columns = documents.mask.nonzero(as_tuple=True)
         features = documents.ids[rows, columns]
         counts = documents.counts[rows, columns]
-        shares = counts / (counts + 1)
+        in_text = features < LEXICAL_BUCKETS
+        shares = torch.where(in_text, counts / (counts + 1), 1.0)
         zeros = shares.new_zeros(len(documents))
-        lengths = zeros.index_add(0, rows, (counts * (features % 2 == 0)).to(zeros))
-        norms = zeros.index_add(0, rows, shares.square()).sqrt().clamp(min=1e-9)
+        lengths = zeros.index_add(0, rows, (counts * (in_text & (features % 2 == 0))).to(zeros))
+        norms = zeros.index_add(0, rows, shares.square() * in_text).sqrt().clamp(min=1e-9)
         near = torch.arange(len(documents), device=rows.device).repeat_interleave(documents.neighbours.shape[1])
         return cls(
             torch.cat([rows, near]),
-            torch.cat([features, LEXICAL_BUCKETS + documents.neighbours.flatten()]).int(),
+            torch.cat([features, NEIGHBOURS + documents.neighbours.flatten()]).int(),
             torch.cat([shares, norms[near] * documents.shares.flatten()]),
             (lengths / 50).clamp(max=1),
             norms,

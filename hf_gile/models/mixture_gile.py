@@ -17,6 +17,7 @@ TERMS: dict[str, dict[str, float]] = {
     "match": {"seen": 0.0, "unseen": 1.0},
     "coverage": {"seen": 0.0, "unseen": 1.0},
     "words": {"seen": 0.0, "unseen": 0.0},
+    "title": {"seen": 0.0, "unseen": 0.0},
     "offset": {"seen": 0.0, "unseen": 0.0},
 }
 """Terms of the score and their default weights for labels with a row ("seen") and without ("unseen")."""
@@ -24,7 +25,7 @@ TERMS: dict[str, dict[str, float]] = {
 WEIGHTED = ("seen", "unseen", "rare")
 """Groups of `GileConfig.term_weights`: "rare" has the weights that those of seen labels tend to with few documents."""
 
-WORD_TERMS = ("match", "coverage", "words")
+WORD_TERMS = ("match", "coverage", "words", "title")
 """Terms that compare words, in the order of `Postings`."""
 
 

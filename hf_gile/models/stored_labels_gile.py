@@ -3,19 +3,19 @@
 Shapes: B documents, L stored labels, C stored or other labels.
 """
 
+import hashlib
 import sys
 import threading
 import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from transformers import PreTrainedConfig
 
@@ -314,12 +314,12 @@ def compute_state(*tensors: Tensor) -> tuple[Any, ...]:
 
 @torch.compiler.disable
 @torch.no_grad()
-def hash_bits(*tensors: Tensor) -> list[int]:
-    """Computes a fingerprint of all bits of tensors, a number for each device."""
-    by_device: dict[torch.device, list[Tensor]] = {}
-    for tensor in tensors:
-        by_device.setdefault(tensor.device, []).extend(_plain_parts(tensor))
-    return [int(_hash(group)) for group in by_device.values()]
+def hash_bits(*tensors: Tensor) -> str:
+    """Computes a fingerprint of all bits of tensors."""
+    digest = hashlib.sha256()
+    for part in chain.from_iterable(map(_plain_parts, tensors)):
+        digest.update(part.cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _plain_parts(tensor: Tensor) -> list[Tensor]:
@@ -334,34 +334,6 @@ def _quantized_parts(tensor: Tensor) -> list[Tensor]:
         return [tensor]
     names, _ = tensor.__tensor_flatten__()
     return [part for name in names for part in _quantized_parts(getattr(tensor, name))]
-
-
-def _hash(tensors: Sequence[Tensor]) -> Tensor:
-    """Sums 64-bit words times odd factors by position, modulo 2^64, so that any single change is detected."""
-    device = tensors[0].device
-    for level in _factors(device):
-        size = 8 * len(level)
-        parts = []
-        for tensor in tensors:
-            flat = tensor.flatten()
-            is_aligned = flat.storage_offset() * flat.element_size() % 8 == 0
-            flat = (flat if is_aligned else flat.clone()).view(torch.uint8)
-            parts.append(flat.tensor_split([len(flat) // size * size]))
-        tail = torch.cat([tail for _, tail in parts])
-        wholes = [*(whole for whole, _ in parts), functional.pad(tail, (0, -len(tail) % size))]
-        rows = [whole.view(torch.int64).view(-1, len(level)) for whole in wholes]
-        if device.type == "cpu":
-            tensors = [torch.cat([matrix.mv(level) for matrix in rows])]
-        else:  # other devices do not support matrix products of integers
-            tensors = [torch.cat([(part * level).sum(1) for matrix in rows for part in matrix.split(1 << 13)])]
-    return tensors[0].sum()
-
-
-@cache
-def _factors(device: torch.device) -> Tensor:
-    """Returns the random odd factors of `_hash`, a row for each level."""
-    generator = torch.Generator().manual_seed(0)
-    return (torch.randint(1 << 62, (3, 512), generator=generator, device="cpu") * 2 + 1).to(device)
 
 
 def is_finite(numbers: Tensor) -> bool:

@@ -157,12 +157,12 @@ def document_idf(tokenizer: PreTrainedTokenizerBase, documents: Sequence[str]) -
     of_vocabulary = vocabulary_idf(tokenizer)
     if not documents:
         return of_vocabulary
-    numbers = np.zeros(LEXICAL_BUCKETS)
+    numbers = np.zeros(2 * LEXICAL_BUCKETS)  # the second half for titles
     for document in documents:
         numbers[list(count_features(document))] += 1
     length = sum(len(document.split()) for document in documents) / len(documents)
     expected = 1 - (1 - np.exp(1 - of_vocabulary)) ** (max(1.0, length) / _WORDS)
-    shares = (numbers + _VOCABULARY_DOCUMENTS * expected) / (len(documents) + _VOCABULARY_DOCUMENTS)
+    shares = (numbers[:LEXICAL_BUCKETS] + _VOCABULARY_DOCUMENTS * expected) / (len(documents) + _VOCABULARY_DOCUMENTS)
     return (1 - np.log(shares)).astype(np.float32)
 
 

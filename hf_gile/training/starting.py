@@ -208,9 +208,9 @@ def set_lexical_weights(model: Scorer, documents: Iterable[Sequence[int]]) -> No
     lexical = getattr(get_towers(model).output_layer, "lexical", None)
     if lexical is None:
         raise ValueError("the model has no lexical terms: create it with config.lexical=True")
-    counts = np.zeros(LEXICAL_BUCKETS)
+    counts = np.zeros(2 * LEXICAL_BUCKETS)  # the second half for titles
     number = 0
     for ids in documents:
         counts[np.asarray(ids, np.int64)] += 1
         number += 1
-    lexical.idf.copy_(torch.from_numpy(np.log((1 + number) / (1 + counts)) + 1))
+    lexical.idf.copy_(torch.from_numpy(np.log((1 + number) / (1 + counts[:LEXICAL_BUCKETS])) + 1))

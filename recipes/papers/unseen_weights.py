@@ -103,13 +103,13 @@ def _compute_terms(
             idf = model.gile.output_layer.lexical()
             stored = model.label_set or [Label(name, name) for name in config.id2label.values()]
             labels = [stored[column] for column in columns.tolist()]
-            postings = Postings.build(labels, idf, torch.zeros(3, len(columns), device=idf.device))
+            postings = Postings.build(labels, idf, torch.zeros(4, len(columns), device=idf.device))
         for batch in batches:
             with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
                 scores = _score_terms(model, batch, e)
             features = LexicalFeatures.of(batch)
             if postings is not None and features is not None:
-                scores["match"], scores["coverage"], _ = postings.terms(features.to(idf.device))
+                scores["match"], scores["coverage"], *_ = postings.terms(features.to(idf.device))
             for name, values in scores.items():
                 terms.setdefault(name, []).append(values.float().cpu())
             number = len(batch["labels"])

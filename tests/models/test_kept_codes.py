@@ -183,7 +183,7 @@ CHANGES = OPTIMIZERS | {
 def test_changes_of_weights_are_noticed_without_reading_them_all(make_model, monkeypatch, change):
     model, _ = make_model()
     monkeypatch.setattr(stored_labels_gile, "_SAMPLED", 1)
-    monkeypatch.setattr(stored_labels_gile, "_hash", None)
+    monkeypatch.setattr(stored_labels_gile, "hash_bits", None)
     with torch.no_grad():
         cached = model.project_stored_labels()
         assert model.project_stored_labels() is cached

@@ -49,9 +49,10 @@ def test_east_asian_texts_share_character_features():
     assert set(lexical_features("機械学習")) & set(lexical_features("学習理論")) != set()
 
 
-def test_words_of_a_title_count_three_times():
-    title = dict.fromkeys(lexical_features("iron"), 3)
-    assert count_features("iron\nmilk") == title | dict.fromkeys(lexical_features("milk"), 1)
+def test_words_of_a_title_count_three_times_and_follow_once_more():
+    iron = lexical_features("iron")
+    title = dict.fromkeys((LEXICAL_BUCKETS + feature for feature in iron), 1)
+    assert count_features("iron\nmilk") == dict.fromkeys(iron, 3) | dict.fromkeys(lexical_features("milk"), 1) | title
     assert count_features("iron milk\n") == count_features(" \niron milk") == count_features("iron milk")
 
 

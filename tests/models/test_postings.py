@@ -23,6 +23,7 @@ from hf_gile.metrics import LabelMetrics, evaluate_index
 from hf_gile.models import lexical_gile
 from hf_gile.models.lexical_gile import (
     LEXICAL_BUCKETS,
+    NEIGHBOURS,
     LexicalFeatures,
     Postings,
     count_features,
@@ -52,8 +53,9 @@ WEIGHTS = {"unseen": {"joint": 1.0, "match": 1.5, "coverage": 0.75}}
 
 
 def compute_terms(text, label, idf, default):
-    """Computes match and coverage of a document and a label by the docstring of `Postings`."""
-    document, match, coverage = Counter(lexical_features(text)), 0.0, 0.0
+    """Computes match, coverage and title of a document and a label by the docstring of `Postings`."""
+    document, match, coverage, titled = Counter(count_features(text)), 0.0, 0.0, 0.0
+    title = lexical_features(text.split("\n")[0]) if "\n" in text else []
     description = [feature for feature in lexical_features(label.description) if feature % 2 == 0]
     names = [lexical_features(name) for name in (label.name, *label.synonyms)]
     for ids, share in [(description, 0.6), *((ids, 1.0) for ids in names)]:
@@ -66,7 +68,8 @@ def compute_terms(text, label, idf, default):
         if share == 1:
             least = min((document[feature] for feature in words), default=0)
             coverage = max(coverage, least / (least + 1))
-    return match, coverage
+            titled = max(titled, float(words.issubset(title) and bool(words)))
+    return match, coverage, titled
 
 
 @pytest.fixture
@@ -95,7 +98,7 @@ def literal_words(counts, near, row):
     shares = {feature: count / (count + 1) for feature, count in counts.items()}
     length = math.sqrt(sum(share * share for share in shares.values()))
     total = sum(share * row.get(feature, 0.0) for feature, share in shares.items()) / max(length, 1e-9)
-    total += sum(share * row.get(LEXICAL_BUCKETS + number, 0.0) for number, share in near.items())
+    total += sum(share * row.get(NEIGHBOURS + number, 0.0) for number, share in near.items())
     return math.log(1 + 200 * max(0.0, total))
 
 
@@ -105,33 +108,33 @@ def test_terms_of_blocks_equal_loops_over_documents_and_texts(small_table, monke
     monkeypatch.setattr(lexical_gile, "_DOCUMENTS_AT_ONCE", 2)
     idf = torch.rand(LEXICAL_BUCKETS, generator=torch.Generator().manual_seed(0)) + 0.5
     iron, milk, heart = lexical_features("iron milk")[0], lexical_features("milk")[0], lexical_features("heart")[0]
-    rows = {0: {heart: 0.7, milk: -0.2}, 2: {iron: 0.3, LEXICAL_BUCKETS + 1: 0.5, LEXICAL_BUCKETS + 3: 0.25}}
+    rows = {0: {heart: 0.7, milk: -0.2}, 2: {iron: 0.3, NEIGHBOURS + 1: 0.5, NEIGHBOURS + 3: 0.25}}
     entries = [(feature, label, weight) for label, row in rows.items() for feature, weight in row.items()]
     word_rows = tuple(map(torch.tensor, zip(*entries, strict=True)))
-    texts = [*TEXTS, "heart and milk " * 30]
-    near = [{}, {1: 0.5, 3: 0.5}, {3: 1.0}, {}, {1: 1.0}, {}]
+    texts = [*TEXTS, "heart and milk " * 30, "Iron, failing heart\nMilk, and metal. " * 9]
+    near = [{}, {1: 0.5, 3: 0.5}, {3: 1.0}, {}, {1: 1.0}, {}, {}]
     words = LexicalFeatures.of(pad_features(list_features(texts)))
     numbers = torch.tensor([list(some) + [0] * (2 - len(some)) for some in near])
     shares = torch.tensor([list(some.values()) + [0.0] * (2 - len(some)) for some in near])
     features = LexicalFeatures(words.ids, words.counts, numbers, shares)
     labels = list(LABELS)
-    actual = Postings.build(labels, idf, torch.ones(3, len(labels)), word_rows).terms(features)
+    actual = Postings.build(labels, idf, torch.ones(4, len(labels)), word_rows).terms(features)
     assert actual.any(-1).any(-1).all()
     weights = dict(enumerate(idf.tolist()))
     for number, text in enumerate(texts):
-        counts = Counter(lexical_features(text))
+        counts = {feature: count for feature, count in count_features(text).items() if feature < LEXICAL_BUCKETS}
         factor = min(1.0, sum(count for feature, count in counts.items() if feature % 2 == 0) / 50)
         for column, label in enumerate(labels):
-            match, coverage = compute_terms(text, label, weights, 1.0)
+            match, coverage, title = compute_terms(text, label, weights, 1.0)
             words = literal_words(counts, near[number], rows.get(column, {}))
-            expected = torch.tensor([match * factor, coverage * factor, words])
+            expected = torch.tensor([match * factor, coverage * factor, words, title])
             torch.testing.assert_close(actual[:, number, column], expected, rtol=1e-4, atol=1e-4)
 
 
 def test_words_in_most_documents_are_ignored():
     idf = torch.full((LEXICAL_BUCKETS,), 9.0)
     idf[lexical_features("of the")] = 1.0
-    postings = Postings.build([Label("a", "Diseases of the Heart"), Label("b", "of the")], idf, torch.ones(3, 2))
+    postings = Postings.build([Label("a", "Diseases of the Heart"), Label("b", "of the")], idf, torch.ones(4, 2))
     ids = LexicalFeatures.of(pad_features(list_features(["heart diseases"])))
     assert postings.terms(ids)[1].bool().tolist() == [[True, False]]
     ids = LexicalFeatures.of(pad_features(list_features(["of the"])))
@@ -144,7 +147,8 @@ def test_lexical_terms_count_in_evaluation_with_the_weights_of_the_group(make_le
     inputs = inputs_of(processor)
     with torch.no_grad():
         model.gile.label_rows.weight[1] = 1.0
-        logits, (match, coverage, _) = model(**inputs).logits, model.stored_postings().terms(LexicalFeatures.of(inputs))
+        logits = model(**inputs).logits
+        match, coverage, *_ = model.stored_postings().terms(LexicalFeatures.of(inputs))
         model.config.term_weights = {group: {"match": 0.0, "coverage": 0.0} for group in weights}
         without = model(**inputs).logits
         assert torch.equal(without, model(inputs["input_ids"]).logits)  # and nobody asks for them

@@ -21,7 +21,7 @@ from torch.nn import functional
 from ...models import GileConfig, GileForSequenceClassification
 from ...models.label_embeds_gile import embed_stored_labels, keeps_label_embeds
 from ...models.lexical_gile import LexicalFeatures, Postings, pad_features
-from ...models.mixture_gile import Rows, RowTable
+from ...models.mixture_gile import WORD_TERMS, Rows, RowTable
 from ...models.scoring_gile import JointInputLabelEmbedding
 from ..calibration.calibrating import with_number
 from ..collator import pad_indices
@@ -319,15 +319,15 @@ def _words(
         raise ValueError("the model stores no labels: call set_labels first")
     names = ["lexical_ids", "lexical_counts"]
     rows = concatenate_datasets([part.select_columns(names) for part in parts])
-    postings = Postings.build(labels, gile.output_layer.lexical().cpu(), torch.zeros(3, len(labels)))
+    postings = Postings.build(labels, gile.output_layer.lexical().cpu(), torch.zeros(len(WORD_TERMS), len(labels)))
 
     def compare(numbers: Tensor) -> dict[str, Tensor]:
         # In blocks: padded to the longest document, all words could exceed memory.
         blocks = (rows[block.tolist()] for block in numbers.split(_COMPARED_AT_ONCE) if len(block))
         features = (LexicalFeatures.of(pad_features(block)) for block in blocks)
-        terms = [postings.terms(block)[:2] for block in features if block is not None]
-        match, coverage = torch.cat(terms, 1) if terms else torch.zeros(2, 0, len(labels))
-        return {"match": match, "coverage": coverage}
+        computed = [postings.terms(block) for block in features if block is not None]
+        terms = torch.cat(computed or [torch.zeros(len(WORD_TERMS), 0, len(labels))], 1)
+        return {name: term for name, term in zip(WORD_TERMS, terms, strict=True) if name != "words"}
 
     counts = feature_counts(rows)
     of_labels = train.counts(len(labels))

@@ -51,7 +51,7 @@ def prior_of(one_label: bool, shares_words: bool, has_word_rows: bool) -> TermWe
         shares_words: Whether documents and labels are compared by words.
         has_word_rows: Whether words have weights for each label.
     """
-    words = ["match", "coverage"] if shares_words else []
+    words = ["match", "coverage", "title"] if shares_words else []
     words += ["words"] if has_word_rows else []
     prior = {
         "seen": {"rows": 1.0, "cosine": float(one_label), "joint": 0.0},

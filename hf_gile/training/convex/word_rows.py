@@ -16,7 +16,7 @@ from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 from torch.nn import functional
 
-from ...models.lexical_gile import LEXICAL_BUCKETS, Postings, word_evidence
+from ...models.lexical_gile import LEXICAL_BUCKETS, NEIGHBOURS, Postings, word_evidence
 from ...models.scoring_gile import Neighbours
 from ..encoding import Progress
 
@@ -88,7 +88,7 @@ class WordRegression:
             l2: The weight of L2.
 
         Returns:
-            `(L, LEXICAL_BUCKETS + M)` weights of words and of neighbours.
+            `(L, NEIGHBOURS + M)` weights of words and of neighbours.
         """
         x, num_labels = self.words[rows.numpy()], targets.shape[1]
         found = np.bincount(x.indices, minlength=x.shape[1])
@@ -120,7 +120,7 @@ class WordRegression:
         best_words = np.concatenate(words)
         positions = fitted.repeat(most[fitted]), used[best_words]
         values_of_words = np.concatenate(values) * weights[best_words]
-        of_words = csr_matrix((values_of_words, positions), (num_labels, LEXICAL_BUCKETS))
+        of_words = csr_matrix((values_of_words, positions), (num_labels, NEIGHBOURS))
         coo = targets.tocoo()
         numbers = rows.numpy()[coo.row]
         inside = numbers < self.num_stored
@@ -136,7 +136,7 @@ class WordRegression:
         shares = self.words[read] @ chosen_rows[:, :LEXICAL_BUCKETS].T
         if self.neighbours is not None and self.vectors is not None:
             near = shares_of_neighbours(self.neighbours, self.vectors[rows], rows)
-            shares = shares + near @ chosen_rows[:, LEXICAL_BUCKETS:].T
+            shares = shares + near @ chosen_rows[:, NEIGHBOURS:].T
         return word_evidence(torch.from_numpy(shares.toarray()))
 
 
@@ -150,7 +150,8 @@ def feature_counts(documents: Iterable[Mapping[str, Sequence[int]]]) -> csr_matr
         counts.append(np.asarray(document["lexical_counts"], np.int16))
         sizes.append(len(ids[-1]))
     entries = np.concatenate(counts), np.concatenate(ids), np.cumsum(sizes)
-    return csr_matrix(entries, (len(sizes) - 1, LEXICAL_BUCKETS))
+    counts_of_titles = csr_matrix(entries, (len(sizes) - 1, 2 * LEXICAL_BUCKETS))
+    return counts_of_titles[:, :LEXICAL_BUCKETS]
 
 
 def named_labels(postings: Postings, counts: csr_matrix, wanted: Tensor) -> csr_matrix:
