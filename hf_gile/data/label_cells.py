@@ -25,12 +25,16 @@ MISSING = {
 _ANSWERS = (
     ("true", "false"), ("t", "f"),
     ("wahr", "falsch"), ("vrai", "faux"), ("vero", "falso"), ("verdadero", "falso"),
+    ("verdadeiro", "falso"), ("waar", "onwaar"), ("sand", "falsk"), ("sant", "falskt"),
+    ("sann", "usann"), ("tosi", "epätosi"), ("prawda", "fałsz"), ("pravda", "nepravda"),
+    ("igaz", "hamis"), ("adevărat", "fals"), ("истина", "ложь"), ("doğru", "yanliş"),
     ("yes", "no"), ("y", "n"),
     ("ja", "nein"), ("oui", "non"),
     ("si", "no"), ("sí", "no"),
     ("sim", "não"), ("tak", "nie"), ("да", "нет"), ("是", "否"), ("はい", "いいえ"),
-    ("checked", "unchecked"), ("selected", "not selected"),
-    ("x", ""), ("\u2713", "\u2717"),
+    ("ja", "nee"), ("ja", "nej"), ("kyllä", "ei"), ("igen", "nem"), ("ano", "ne"), ("evet", "hay\u0131r"),
+    ("checked", "unchecked"), ("selected", "not selected"), ("on", "off"),
+    ("x", ""), ("\u2713", "\u2717"), ("\u2714", "\u2718"), ("\u2611", "\u2610"), ("\u2705", "\u274c"),
 )  # fmt: skip
 _YES = {yes for yes, _ in _ANSWERS}
 _NO = {no for _, no in _ANSWERS if no}

@@ -256,6 +256,8 @@ def test_other_lists_of_two_numbers_need_names(cells, separator):
         ("WAHR", "FALSCH"),
         ("sí", "no"),
         ("\u2713", ""),
+        ("\u2611", "\u2610"),
+        ("\u0418\u0421\u0422\u0418\u041d\u0410", "\u041b\u041e\u0416\u042c"),
     ],
 )
 def test_columns_of_zeros_and_ones_are_labels(yes, no):
