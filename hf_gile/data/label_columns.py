@@ -158,7 +158,7 @@ class LabelColumn(NamedTuple):
 def _label_of(text: str, literal: tuple[str, ...]) -> str:
     """Returns the label of a text, since texts recur; empty for a text that stands for none."""
     is_absent = is_missing(text) and text.strip() not in literal
-    return "" if is_absent else clean_id(text)
+    return "" if is_absent else clean_id(text.removeprefix("__label__"))  # of fastText, in a table
 
 
 def see(

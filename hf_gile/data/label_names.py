@@ -16,7 +16,10 @@ from .schema import clean_label, decode_entities
 from .sniffing import Format
 from .table_files import read_rows
 
-_IF_TABLE = "if it is a table, name its columns in a first line, such as id and name, or with --columns id,name"
+_IF_TABLE = (
+    "if it is a table, name its columns in a first line, such as id and name, or with --columns id,name, or choose "
+    "those that it has with --label_id and --label_name"
+)
 _LISTED = "has a number, a bullet, quotes or other signs"
 _LEAVE_OUT = "leave them out, or write a table with the columns id and name"
 _INDENTED = "lines are indented, as of a tree: parents are read from a table with a column broader"
@@ -33,7 +36,7 @@ _QUOTED = re.compile(r"""(["']).*\1,?$""")
 # A code that numbers a name: not a number in a name such as "2 stars" and "0-17"; or a number after a name.
 _NUMBERED = [
     re.compile(
-        r"[(\[]?(?P<number>[A-Za-z]{0,3}\d[\d.-]*|[A-Za-z](?=\s?[.)\u2013-]\s)|[IVXLC]+(?=[.)]\s))"
+        r"[(\[]?(?P<number>\w+://\S+|[A-Za-z]{0,3}\d[\d.-]*|[A-Za-z](?=\s?[.)\u2013-]\s)|[IVXLC]+(?=[.)]\s))"
         r"(?:\s*[=,:]\s*|\s?[.)\]\u2013-]\s*|\s)\s*"
         r"""(?P<name>["'(]*[^\W\d].*)"""
     ),

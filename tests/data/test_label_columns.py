@@ -284,6 +284,10 @@ def test_a_word_that_all_columns_share_is_no_label(no):
         read(*table, columns=["Q5_1", "Q5_2"])
 
 
+def test_the_prefix_of_fasttext_is_no_part_of_a_label():
+    assert read("__label__mice", "__label__rats", "__label__mice")[0] == [["mice"], ["rats"], ["mice"]]
+
+
 def test_numbers_by_label_are_read():
     cells = [{"rude": 0.9, "off topic": 0.0}, {"rude": 0, "off topic": 0}, {"rude": True, "off topic": True}]
     expected = [["rude"], [], ["rude", "off topic"]]

@@ -166,6 +166,7 @@ REFUSED = {
     "I. mice\nII. rats\n": LISTED,
     "(1) mice\n(2) rats\n": LISTED,
     "mice->0\nrats->1\n": LISTED,
+    "gid://a/1   : mice\ngid://a/2   : mice > red\n": LISTED,
     "mice=3\nrats=5\n": LISTED,
     "animals\n-------\nmice\n": LISTED,
     ".\n├── mice\n└── rats\n": LISTED,
@@ -304,6 +305,17 @@ def test_ids_that_pandas_wrote_as_decimal_numbers_are_whole(write):
     assert load_labels(write("a.csv", "id,name\n3.0,Mice\n5.1,Rats\n")).ids == ["3.0", "5.1"]
     parents = load_labels(write("a.csv", "id,name,broader\n3,Mice,\n5,Rats,3.0\n"))
     assert [label.broader for label in parents] == [(), ("3",)]
+
+
+def test_ids_may_be_texts_of_excel_or_addresses_and_empty_rows_are_none(write):
+    labels = load_labels(write("a.csv", 'id,name,broader\n="007",Mice,\n<http://a.org/1>,Rats,="007"\n,,\n,,\n'))
+    assert [(label.id, label.broader) for label in labels] == [("007", ()), ("http://a.org/1", ("007",))]
+
+
+def test_a_language_includes_its_regions(write):
+    names = [{"en-GB": "colour", "fr": "couleur"}, {"en_US": "flavor", "en": "taste"}]
+    rows = [{"id": str(number), "name": name} for number, name in enumerate(names)]
+    assert load_labels(write("a.json", rows=rows)).names == ["colour", "taste"]
 
 
 def test_a_missing_column_is_explained_by_the_flags_of_labels(write):
