@@ -27,7 +27,9 @@ _CODE = re.compile(r"[^\W\d][_.:#]+\w|^[#@]\w")  # a tag, such as cs.CL
 _NUMBER = re.compile(r"[-+]?\d+")
 _ALNUM = re.compile(r"\w")
 _WORD = re.compile(r"(?:^|[\W_])[^\W\d_]{2,}(?:$|[\W_])|[^\W\d_]{4}|[^\W\d_\x00-\x7f]")
-_LISTED = re.compile(r"""["']?(\w[\w.]*(?=\((?:[\[({"']|-?[\d.]+,))|%\w)?[\[({].*[\])}]["']?|0[01]{2,}""", re.DOTALL)
+_LISTED = re.compile(
+    r"""["']?(a:\d+:|\w[\w.]*(?=\((?:[\[({"']|-?[\d.]+,))|%\w)?[\[({].*[\])}]["']?|0[01]{2,}""", re.DOTALL
+)
 _FEW = 20  # rows, below which nothing is said about how often labels recur
 _SENTENCE = 40  # characters
 _MOVING = 0.3  # share of moving pieces; it is below 0.25 in names, and above 0.4 in joined labels

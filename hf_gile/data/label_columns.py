@@ -347,7 +347,7 @@ def _refuse_rows(
 
 def _key(lists: Sequence[Sequence[Any]], title: str, known: Collection[str]) -> str | None:
     """Returns the key of labels in objects, if there are any; refuses objects for all labels in each cell."""
-    objects = [item for item in chain.from_iterable(lists) if isinstance(item, Mapping)]
+    objects = [item for item in chain.from_iterable(lists) if isinstance(item, Mapping) and any(item.values())]
     if not objects:
         return None
     usable = [

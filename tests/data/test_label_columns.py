@@ -44,6 +44,8 @@ WRITERS = {
     "R with names": lambda labels: "c(" + ", ".join(f'x{n} = "{label}"' for n, label in enumerate(labels)) + ")",
     "Spark": lambda labels: "WrappedArray(" + ", ".join(labels) + ")",
     "Scala": lambda labels: "List(" + ", ".join(labels) + ")",
+    "Julia": lambda labels: "SubString{String}" + json.dumps(labels),
+    "SQL": lambda labels: f"ARRAY{labels}",
     "a database": lambda labels: "{" + ",".join(f'"{label}"' for label in labels) + "}",
 }
 
@@ -76,12 +78,25 @@ def test_lists_with_quotes_and_nothing_are_parsed():
 
 @pytest.mark.parametrize(
     "cell",
-    ["[['mice', 'rats']]", "[('mice', 0.9)]", '"[\\"mice\\"]"', "['mice' 'rats' ... 'cats']", "%w[mice rats]", "00101"],
+    [
+        "[['mice', 'rats']]",
+        "[('mice', 0.9)]",
+        '"[\\"mice\\"]"',
+        "['mice' 'rats' ... 'cats']",
+        "%w[mice rats]",
+        "00101",
+        'a:1:{i:0;s:4:"mice";}',
+    ],
 )
 def test_lists_that_cannot_be_read_are_no_labels(cell):
     with pytest.raises(ValueError, match=r"look like lists, but cannot be read: write names of labels as JSON"):
         read(cell, cell, "mice")
     assert read(cell, cell, separator="none")[0] == [[cell], [cell]]
+
+
+def test_lists_without_items_may_have_a_type_but_types_are_labels():
+    assert read('Any["mice"]', "Any[]", "T{a, b}[]", '["rats"]')[0] == [["mice"], [], [], ["rats"]]
+    assert read("int[]", "byte[]", "int")[0] == [["int[]"], ["byte[]"], ["int"]]
 
 
 @pytest.mark.parametrize("number", [1, 3])
@@ -393,7 +408,7 @@ def test_objects_are_read_by_their_name_or_known_id():
     cells = [[{"id": "Q1", "name": "mice"}], [{"id": "Q2", "name": "rats"}, {"id": "Q1", "name": "mice"}]]
     assert read(*cells, known={"Q1", "Q2"})[0] == [["Q1"], ["Q2", "Q1"]]
     assert read(*map(json.dumps, cells))[0] == read(*cells)[0] == [["mice"], ["rats", "mice"]]
-    assert read({"label": "mice"}, {"label": "rats"})[0] == [["mice"], ["rats"]]
+    assert read({"label": "mice"}, {"label": "rats"}, {"label": None})[0] == [["mice"], ["rats"], []]
     assert read({"choices": ["mice", "rats"]}, "mice")[0] == [["mice", "rats"], ["mice"]]
     assert read([{"id": "https://example.org/7", "display_name": "mice"}], [])[0] == [["mice"], []]
     for key in ("topic", "descriptor", "ui", "@id", "prefLabel"):
