@@ -30,6 +30,9 @@ _WORD = re.compile(r"(?:^|[\W_])[^\W\d_]{2,}(?:$|[\W_])|[^\W\d_]{4}|[^\W\d_\x00-
 _LISTED = re.compile(
     r"""["']?(a:\d+:|\w[\w.]*(?=\((?:[\[({"']|-?[\d.]+,))|%\w)?[\[({].*[\])}]["']?|0[01]{2,}""", re.DOTALL
 )
+SCORED = re.compile(r".*\w\s*[:=(^]\s*(0?\.\d+|1\.0+|\d+(\.\d+)?\s?%)\)?\s*", re.DOTALL)
+"""Labels with numbers from 0 to 1, such as `mice:0.9|rats:0.2`."""
+
 _FEW = 20  # rows, below which nothing is said about how often labels recur
 _SENTENCE = 40  # characters
 _MOVING = 0.3  # share of moving pieces; it is below 0.25 in names, and above 0.4 in joined labels
@@ -98,10 +101,11 @@ def refuse_joined(texts: Sequence[str], title: str, known: Collection[str]) -> N
     unknown = [text for text in texts if clean_label(text) not in known]
     if not unknown:
         return
-    if sum(_LISTED.fullmatch(text) is not None for text in texts) > 0.5 * len(texts):
+    if sum(bool(_LISTED.fullmatch(text) or SCORED.fullmatch(text)) for text in texts) > 0.5 * len(texts):
         raise ValueError(
-            f"{title}: cells such as {shortened(texts[0])} look like lists, but cannot be read: write names of labels "
-            'as JSON, such as ["mice", "rats"], or pass --separator none if each cell is a label'
+            f"{title}: cells such as {shortened(texts[0])} look like lists, or labels with scores, "
+            'but cannot be read: write names of labels as JSON, such as ["mice", "rats"], '
+            "or pass --separator none if each cell is a label"
         )
     sign = joined_by(unknown, known)
     if sign is not None:

@@ -47,7 +47,10 @@ _TAGS = re.compile(r"(?:<[^<>]+>\s*)+")
 _COMMA = re.compile(r"^([01]),(?=\d+$)")  # of decimals in much of Europe
 _OPEN, _CLOSE = "[({", "])}"
 # The type before a list, as in String["mice"] of Julia and ARRAY['mice'] of SQL.
-_TYPED = re.compile(r"""\A([a-zA-Z][\w.]*(\{[\w., ]*\})?(?=\[["'])|(Any|String|\w+\{[\w., ]*\})(?=\[\]))""")
+_TYPED = re.compile(
+    r"""\A([a-zA-Z][\w.]*(\{[\w., ]*\})?(?=\[["'])"""
+    r"|(Any|String|\w+\{[\w., ]*\})(?=\[\]))"
+)
 _SPARK = r"(?:mutable\.)?(?:WrappedArray|ArraySeq|ArrayBuffer)\("  # starts no label, unlike List(
 _WRAPPED = rf"(?:{_SPARK}|(?:(?:np\.)?[aA]rray|tensor|deque|frozenset|[sS]et|tuple|[lL]ist|Vector|Index|c)\()"
 _WRAPPER = re.compile(rf"{_WRAPPED}(.*?)(?:,\s*\w+=[^()\[\]]*)?\)", re.DOTALL)

@@ -13,7 +13,7 @@ from itertools import chain
 from reprlib import repr as shortened
 from typing import Any, NamedTuple
 
-from .joined_labels import SPELLED, are_different, joined_by, joins_known, refuse_joined
+from .joined_labels import SCORED, SPELLED, are_different, joined_by, joins_known, refuse_joined
 from .label_cells import (
     LIST_START,
     MISSING,
@@ -234,7 +234,7 @@ def see(
         form = form._replace(names=(names,) * len(columns))
         counted = f", counted in --label_file from {'1' if names[0] == '' else '0'}"
     description = f"{title}: {_describe(form, cells, items)}{counted}{_unreadable(form, items, known)}"
-    is_split = any(sign in text for sign in form.separators for text in texts)
+    is_split = any(sign in text for sign in form.separators for text in texts if not SCORED.fullmatch(text))
     if pieces and not is_split and (form.separators or (separator is None and not form.names)):
         refuse_joined(pieces, title, known)
     if separator and form.separators and (sign := joined_by(pieces)):

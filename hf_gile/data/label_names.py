@@ -127,10 +127,8 @@ def _describe_problem(names: Sequence[str]) -> str:
         return f"a line {_LISTED}, such as {bullets[0]!r}: {_LEAVE_OUT}"
     if not names:
         return "no line has a label"
-    if len(names) == 1 and _SEVERAL.match(names[0]):
-        return f"a line has several labels, such as {names[0]!r}; {_ON_EACH_LINE}"
     if len(names) == 1:
-        return ""
+        return f"a line has several labels, such as {names[0]!r}; {_ON_EACH_LINE}" if _SEVERAL.match(names[0]) else ""
     if any(_are_numbered(pattern, names) for pattern in _NUMBERED) or all(map(_QUOTED.match, names)):
         return f"each line {_LISTED}, such as {names[0]!r}: {_LEAVE_OUT}"
     for sign in ";|":
@@ -142,9 +140,12 @@ def _describe_problem(names: Sequence[str]) -> str:
 
 
 def _are_numbered(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
-    """Checks whether most lines have a number of their own, and most of these another name."""
-    numbers = {match["number"]: match["name"] for match in map(pattern.fullmatch, names) if match}
-    return len(numbers) >= 0.8 * len(names) and len({*numbers.values()}) > 0.7 * len(numbers)
+    """Checks whether most lines have a number of their own, and most of these another name; or all lines a count."""
+    pairs = [(match["number"], match["name"]) for match in map(pattern.fullmatch, names) if match]
+    numbers = dict(pairs)
+    return len({name for number, name in pairs if number.isdecimal()}) == len(names) or (
+        len(numbers) >= 0.8 * len(names) and len({*numbers.values()}) > 0.7 * len(numbers)
+    )
 
 
 def _read_json(file: Path) -> dict[str, str]:

@@ -89,9 +89,21 @@ def test_lists_with_quotes_and_nothing_are_parsed():
     ],
 )
 def test_lists_that_cannot_be_read_are_no_labels(cell):
-    with pytest.raises(ValueError, match=r"look like lists, but cannot be read: write names of labels as JSON"):
+    with pytest.raises(
+        ValueError, match=r"look like lists, or labels .*, but cannot be read: write names of labels as JSON"
+    ):
         read(cell, cell, "mice")
     assert read(cell, cell, separator="none")[0] == [[cell], [cell]]
+
+
+@pytest.mark.parametrize("separator", [None, "|"])
+@pytest.mark.parametrize(
+    "cells", [("mice:0.9|rats:.12", "cats:1.0", "mice:0.35"), ("mice (90%)|rats (7.5 %)", "cats (8%)")]
+)
+def test_labels_with_scores_are_refused(cells, separator):
+    with pytest.raises(ValueError, match="look like lists, or labels with scores, but cannot be read"):
+        read(*cells, separator=separator)
+    assert read("Python 3.10", "top 5%", separator=separator)[0] == [["Python 3.10"], ["top 5%"]]
 
 
 def test_lists_without_items_may_have_a_type_but_types_are_labels():

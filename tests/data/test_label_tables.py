@@ -122,6 +122,7 @@ def test_a_text_has_a_label_on_each_line(write, name):
         ("#mice\n#rats\n1 star\n2 stars\n", ["#mice", "#rats", "1 star", "2 stars"]),
         ("0-17\n18-25\n", ["0-17", "18-25"]),
         ("grade 1\ngrade 2\n", ["grade 1", "grade 2"]),
+        ("1 Samuel\n2 Samuel\n1 Kings\n2 Kings\n", ["1 Samuel", "2 Samuel", "1 Kings", "2 Kings"]),
         ("A. Mus\nB. Rat\nA. Cat\n", ["A. Mus", "B. Rat", "A. Cat"]),
         ("1984\n2001\n", ["1984", "2001"]),
         ("404: not found\nhello\n", ["404: not found", "hello"]),
@@ -166,6 +167,7 @@ REFUSED = {
     "I. mice\nII. rats\n": LISTED,
     "(1) mice\n(2) rats\n": LISTED,
     "mice->0\nrats->1\n": LISTED,
+    "     12 mice\n     12 rats\n      3 cats\n": LISTED,  # of uniq -c
     "gid://a/1   : mice\ngid://a/2   : mice > red\n": LISTED,
     "mice=3\nrats=5\n": LISTED,
     "animals\n-------\nmice\n": LISTED,
