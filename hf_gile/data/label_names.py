@@ -24,7 +24,7 @@ _LISTED = "has a number, a bullet, quotes or other signs"
 _LEAVE_OUT = "leave them out, or write a table with the columns id and name"
 _INDENTED = "lines are indented, as of a tree: parents are read from a table with a column broader"
 _ON_EACH_LINE = "a text has a label on each line"
-_KEYS = ("id2label", "names", "labels")
+_KEYS = ("id2label", "label2id", "names", "labels")
 _CONTROL = re.compile("[\0-\b\x0e-\x1f\x7f]")
 # Also rules, lines of trees, code, and cells of CSV.
 _BULLET = re.compile(

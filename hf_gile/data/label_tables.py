@@ -165,7 +165,7 @@ def _read_label(
 ) -> tuple[Label, list[str]]:
     """Returns the label of a row, and its other names."""
     clean = str.strip if _WRITTEN.issubset(row) else clean_label
-    label_id = clean(document_id(row.get(chosen.id), chosen.id))
+    label_id = clean(document_id(_value_of(row.get(chosen.id), ("value", *_ID_KEYS)), chosen.id))  # also of SPARQL
     names = [clean("".join(_texts(row, [column], languages)[:1])) for column in chosen.name]
     names = list(filter(None, names))
     if not names and any(isinstance(row.get(column), Mapping | list) for column in chosen.name):
@@ -185,11 +185,11 @@ def _read_label(
 
 def _refuse_nested(file: Path, rows: Sequence[Row], chosen: Columns, unread: Iterable[str]) -> None:
     """Refuses trees, whose rows have a column of further labels."""
-    ids = {row.get(chosen.id) for row in rows}
+    ids = {str(row.get(chosen.id)) for row in rows}
     for column in filter(_CHILDREN.fullmatch, unread):
         items = [item for row in rows if isinstance(row.get(column), list) for item in row[column]]
         labels = [item for item in items if isinstance(item, Mapping) and chosen.name[0] in item]
-        if any(label.get(chosen.id) not in ids for label in labels):
+        if any(str(label.get(chosen.id)) not in ids for label in labels):
             raise ValueError(
                 f"{file}: {column!r} has labels within labels: write a row for each, with the ids of its parents in a "
                 "column broader"

@@ -375,7 +375,7 @@ def test_columns_of_zeros_and_ones_are_seen_beside_text_and_id():
         (["mice", "rats", '["mice", "cats"]'], [["mice"], ["rats"], ["mice", "cats"]]),
         (["[sic]", "mice", "rats"], [["[sic]"], ["mice"], ["rats"]]),
         ([{"rude": 1}, {}, {"off topic": True}], [["rude"], [], ["off topic"]]),
-        (["Café", "Cafe\u0301", "Caf\u00e9\u00a0", " Café\u200b"], [["Café"]] * 4),
+        (["Café", "Cafe\u0301", "\u200fCaf\u00e9\u00a0", " Café\u200b"], [["Café"]] * 4),
     ],
 )
 def test_numbers_and_missing_cells_are_read(cells, expected):

@@ -269,6 +269,7 @@ def test_markup_of_saved_labels_remains(tmp_path):
         ('{"names": ["mice", "rats"], "_type": "ClassLabel"}', ["mice", "rats"], ["mice", "rats"]),
         ('{"labels": ["mice", "rats"]}', ["mice", "rats"], ["mice", "rats"]),
         ('{"hidden_size": 7, "id2label": {"0": "mice", "1": "rats"}}', ["0", "1"], ["mice", "rats"]),
+        ('{"label2id": {"mice": 0, "rats": 1}}', ["0", "1"], ["mice", "rats"]),
     ],
 )
 def test_json_may_be_a_list_of_names_or_have_names_by_number(write, content, ids, names):
@@ -312,6 +313,14 @@ def test_ids_that_pandas_wrote_as_decimal_numbers_are_whole(write):
 def test_ids_may_be_texts_of_excel_or_addresses_and_empty_rows_are_none(write):
     labels = load_labels(write("a.csv", 'id,name,broader\n="007",Mice,\n<http://a.org/1>,Rats,="007"\n,,\n,,\n'))
     assert [(label.id, label.broader) for label in labels] == [("007", ()), ("http://a.org/1", ("007",))]
+
+
+def test_ids_and_names_may_be_objects_with_a_value_as_of_sparql(write):
+    binding = {"item": {"type": "uri", "value": "u:1"}, "itemLabel": {"xml:lang": "en", "value": "Mice"}}
+    path = write("a.json", rows=[binding])
+    assert load_labels(path, id="item", name="itemLabel") == LabelSet([Label("u:1", "Mice")])
+    with pytest.raises(ValueError, match=r"id must be text, got \{'q': 1\}"):
+        load_labels(write("b.json", rows=[{"id": {"q": 1}, "name": "Mice"}]))
 
 
 def test_a_language_includes_its_regions(write):
