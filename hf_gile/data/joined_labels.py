@@ -17,6 +17,7 @@ SPELLED = {"tab": "\t", "\\t": "\t", "newline": "\n", "\\n": "\n", "space": " "}
 
 _USUAL = (";", "|", "\t", "\n", ",", "/")
 _RARE = ";|\t\n"  # signs that hardly any name has
+_ENDS = tuple(",;|\u060c\u061b\u3001\uff0c\uff1b")
 _NUMERIC = ",;|\t\n "  # signs between class numbers, rather than between the parts of a date
 _NAMES = {"\t": "tab", "\n": "newline", " ": "space"}
 _OTHER = re.compile(
@@ -151,7 +152,7 @@ def _are_joined(joined: Mapping[str, Sequence[str]], cells: Mapping[str, int], s
     """Checks whether the pieces of cells with a sign are labels that combine freely; `cells` has all, with counts."""
     pieces = [piece for parts in joined.values() for piece in parts]
     share = sum(cells[cell] for cell in joined) / sum(cells.values())
-    ended = sum(piece.endswith((",", ";", "|")) for piece in pieces)  # by the sign that joins
+    ended = sum(piece.endswith(_ENDS) for piece in pieces)  # by the sign that joins
     if share < 0.02 or ended > 0.3 * len(pieces):
         return False
     uses = Counter(piece for parts in joined.values() for piece in set(parts))

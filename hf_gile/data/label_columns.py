@@ -45,7 +45,9 @@ _KEYS = (  # of objects, in order of preference
 )  # fmt: skip
 _FEW = 10  # rows
 _MOST_TEXTS = 1 << 16  # that are remembered
-_COUNTED = re.compile(r"(.*[_ ])?(id|idx|index|fold|split)|unnamed.*|row|(is_)?(train|test)", re.IGNORECASE)
+_COUNTED = re.compile(
+    r"(.*[_ ])?(id|idx|index|k?folds?|split)|unnamed.*|row|(is_)?(train|test|val|valid|validation|dev)", re.IGNORECASE
+)
 _CODE = re.compile(r"(?=.*\d)(?!.*[^\W\d_]{3}).*", re.DOTALL)  # digits, and no three letters in a row
 _NOTHING = {
     "none", "na", "nothing", "no label", "unlabeled", "unlabelled",

@@ -185,7 +185,26 @@ def test_names_with_signs_are_names(names, number):
     assert read(*cells)[0] == [[cell] for cell in cells]
 
 
-SIGNS = [";", "|", ", ", "/", " ", " & ", "#", "::", " > ", "__", "\t", "<br>", "<br/>", "  ", " and ", " y ", "\u2022"]
+SIGNS = [
+    ";",
+    "|",
+    ", ",
+    "/",
+    " ",
+    " & ",
+    "#",
+    "::",
+    " > ",
+    "__",
+    "\t",
+    "<br>",
+    "<br/>",
+    "  ",
+    " and ",
+    " y ",
+    "\u2022",
+    "\u060c ",
+]
 SINGLE = ["hose", "valve", "rotor", "shaft", "gasket", "pump", "seal"]
 
 
@@ -343,7 +362,8 @@ def test_several_columns_have_shares_or_a_label_each():
 
 
 def test_columns_of_zeros_and_ones_are_seen_beside_text_and_id():
-    others = {"id": "0", "text": "x", "Unnamed: 0": "1", "post_id": "1", "split": "0", "agreement": "0.7"}
+    others = {"id": "0", "text": "x", "Unnamed: 0": "1", "post_id": "1", "kfold": "0", "is_valid": "1"}
+    others |= {"split": "0", "agreement": "0.7"}
     assert flag_columns([others | {"rude": "0", "threat": "1"}] * 3, {"id", "text"}) == ["rude", "threat"]
     assert flag_columns([{"text": "x", "rude": "0"}], {"text"}) == []
     pair = [{"rude": 1, "off topic": 0}, {"rude": 0, "off topic": 1}]
