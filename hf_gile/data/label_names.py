@@ -26,10 +26,11 @@ _INDENTED = "lines are indented, as of a tree: parents are read from a table wit
 _ON_EACH_LINE = "a text has a label on each line"
 _KEYS = ("id2label", "label2id", "names", "labels")
 _CONTROL = re.compile("[\0-\b\x0e-\x1f\x7f]")
-# Also rules, lines of trees, code, and cells of CSV.
+# Also rules, lines of trees, code, settings, and cells of CSV.
 _BULLET = re.compile(
     r"(--?|[*\u2022\u2013\u2014])\s|[-=*_~+ ]{3,}$|[\u2502\u251c\u2514]"
-    r'|.*\{$|\}[;,]?$|"[^"]*,.*"$'
+    r'|.*\{$|.*\w.*[\[(]$|[\]}][\]);,]*$|\);?$|"[^"]*,.*"$'
+    r'|msg(id|str) "|[\w.-]+ ?= ?"[^"]*"$'
 )
 _SEVERAL = re.compile(r"""(?:.*([,;|]).*\1|[\[({]\s*["'].*[\])}]$)""")
 _QUOTED = re.compile(r"""(["']).*\1,?$""")
@@ -131,7 +132,7 @@ def _describe_problem(names: Sequence[str]) -> str:
         return f"a line has several labels, such as {names[0]!r}; {_ON_EACH_LINE}" if _SEVERAL.match(names[0]) else ""
     if any(_are_numbered(pattern, names) for pattern in _NUMBERED) or all(map(_QUOTED.match, names)):
         return f"each line {_LISTED}, such as {names[0]!r}: {_LEAVE_OUT}"
-    for sign in ";|":
+    for sign in ";|=":
         if all(sign in name for name in names):
             return f"each line has {sign!r}, such as {names[0]!r}; {_IF_TABLE}"
     if all(name.endswith(",") for name in names):

@@ -148,7 +148,7 @@ def test_a_text_whose_first_line_names_the_columns_is_a_table(write, content):
     assert (labels.ids, labels.names) == (["3"], ["Mice"])
 
 
-LISTED = "(a|each) line has a number, a bullet, quotes or other signs, such as .*(mice|rats|---|}|{)"
+LISTED = "(a|each) line has a number, a bullet, quotes or other signs, such as .*(mice|rats|---|}|{|\\[)"
 REFUSED = {
     "# a comment\n": "no line has a label",
     "D3\tMice\n": "line 1: a label has a tab; if it is a table, name its columns",
@@ -174,6 +174,10 @@ REFUSED = {
     ".\n├── mice\n└── rats\n": LISTED,
     'cats\n"mice, red"\n': LISTED,
     'item {\n  name: "mice"\n}\n': LISTED,
+    "labels = [\n  'mice',\n  'rats',\n];\n": LISTED,
+    '[labels]\nmice = "Mice"\n': LISTED,
+    'msgid "mice"\nmsgstr "rats"\n': LISTED,
+    "label.1=mice\nlabel.2=rats\n": "each line has '=', such as 'label.1=mice'; if it is a table, name its",
 }
 
 
