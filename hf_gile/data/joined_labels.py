@@ -17,6 +17,7 @@ SPELLED = {"tab": "\t", "\\t": "\t", "newline": "\n", "\\n": "\n", "space": " "}
 
 _USUAL = (";", "|", "\t", "\n", ",", "/")
 _RARE = ";|\t\n"  # signs that hardly any name has
+_ENDS = tuple(",;|\u060c\u061b\u3001\uff0c\uff1b")
 _NUMERIC = ",;|\t\n "  # signs between class numbers, rather than between the parts of a date
 _NAMES = {"\t": "tab", "\n": "newline", " ": "space"}
 _OTHER = re.compile(
@@ -27,7 +28,12 @@ _CODE = re.compile(r"[^\W\d][_.:#]+\w|^[#@]\w")  # a tag, such as cs.CL
 _NUMBER = re.compile(r"[-+]?\d+")
 _ALNUM = re.compile(r"\w")
 _WORD = re.compile(r"(?:^|[\W_])[^\W\d_]{2,}(?:$|[\W_])|[^\W\d_]{4}|[^\W\d_\x00-\x7f]")
-_LISTED = re.compile(r"""["']?(\w[\w.]*(?=\((?:[\[({"']|-?[\d.]+,))|%\w)?[\[({].*[\])}]["']?|0[01]{2,}""", re.DOTALL)
+_LISTED = re.compile(
+    r"""["']?(a:\d+:|\w[\w.]*(?=\((?:[\[({"']|-?[\d.]+,))|%\w)?[\[({].*[\])}]["']?|0[01]{2,}""", re.DOTALL
+)
+SCORED = re.compile(r".*\w\s*[:=(^]\s*(0?\.\d+|1\.0+|\d+(\.\d+)?\s?%)\)?\s*", re.DOTALL)
+"""Labels with numbers from 0 to 1, such as `mice:0.9|rats:0.2`."""
+
 _FEW = 20  # rows, below which nothing is said about how often labels recur
 _SENTENCE = 40  # characters
 _MOVING = 0.3  # share of moving pieces; it is below 0.25 in names, and above 0.4 in joined labels
@@ -96,10 +102,11 @@ def refuse_joined(texts: Sequence[str], title: str, known: Collection[str]) -> N
     unknown = [text for text in texts if clean_label(text) not in known]
     if not unknown:
         return
-    if sum(_LISTED.fullmatch(text) is not None for text in texts) > 0.5 * len(texts):
+    if sum(bool(_LISTED.fullmatch(text) or SCORED.fullmatch(text)) for text in texts) > 0.5 * len(texts):
         raise ValueError(
-            f"{title}: cells such as {shortened(texts[0])} look like lists, but cannot be read: write names of labels "
-            'as JSON, such as ["mice", "rats"], or pass --separator none if each cell is a label'
+            f"{title}: cells such as {shortened(texts[0])} look like lists, or labels with scores, "
+            'but cannot be read: write names of labels as JSON, such as ["mice", "rats"], '
+            "or pass --separator none if each cell is a label"
         )
     sign = joined_by(unknown, known)
     if sign is not None:
@@ -145,7 +152,7 @@ def _are_joined(joined: Mapping[str, Sequence[str]], cells: Mapping[str, int], s
     """Checks whether the pieces of cells with a sign are labels that combine freely; `cells` has all, with counts."""
     pieces = [piece for parts in joined.values() for piece in parts]
     share = sum(cells[cell] for cell in joined) / sum(cells.values())
-    ended = sum(piece.endswith((",", ";", "|")) for piece in pieces)  # by the sign that joins
+    ended = sum(piece.endswith(_ENDS) for piece in pieces)  # by the sign that joins
     if share < 0.02 or ended > 0.3 * len(pieces):
         return False
     uses = Counter(piece for parts in joined.values() for piece in set(parts))

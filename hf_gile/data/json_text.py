@@ -71,7 +71,7 @@ def _listed_objects(text: _JsonText) -> Iterator[object]:
             if number == 0 and isinstance(item, dict):
                 lists.append(keys[-1])
             if len(lists) > 1:
-                raise ValueError(f"expected a single list of objects, got the lists {lists}")
+                raise ValueError(f"expected a single list of objects, got the lists {lists}: take one with `jq .key`")
             if keys[-1] in lists:
                 yield item
     text.expect("}")
@@ -79,7 +79,8 @@ def _listed_objects(text: _JsonText) -> Iterator[object]:
         raise ValueError(
             f"expected a list of objects, or an object per line, got an object with the keys {keys[:9]}; "
             'in pandas, write it with to_json(orient="records"); jq writes objects by id as a list '
-            'with `jq "[.[]]"`, and an inner list with `jq .key.list`'
+            'with `jq "[.[]]"`, names by id with `jq "to_entries"` (columns key and value), and an inner list with '
+            "`jq .key.list`"
         )
 
 

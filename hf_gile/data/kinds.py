@@ -29,7 +29,7 @@ _REFERENCES = (
     r"PMID- \d|TY  - [A-Z]|%0 [A-Z]|FN [A-Z][\w ]*\r?\nVR "
     r"|=LDR  |\d{9} (LDR|\d{3}).. L |\d{3}[A-Z@](/\d\d)? [$\x1f]"
     r"|(%.*\n|\s)*@\w+\{[^\s,{}]*,\s*\n"
-    r"|(?=([^\n]*\n){1,20}?[ \t]*(?P<tag>(SN|UF|BT|NT|TT):|(?<=[ \t])(SN|UF|BT|NT|TT)[ \t]))"
+    r"|(?=([^\n]*\n){1,20}?[ \t]*(?P<tag>(SN|UF|BT|NT|TT|USE):|(?<=[ \t])(SN|UF|BT|NT|TT|USE)[ \t]))"
     r"(?=([^\n]*\n){1,40}?[ \t]*(?!(?P=tag))((SN|UF|BT|NT|RT|TT):|(?<=[ \t])(SN|UF|BT|NT|RT|TT)[ \t]))"
 )
 
@@ -38,6 +38,10 @@ _STARTS: tuple[tuple[str, str], ...] = (
     ("lfs", r"version https://git-lfs\.github\.com/spec"),
     ("html", r"(?i:<!doctype html|<html|<table)|(?is:(<\?xml|<!).{0,2000}<html[\s>])"),
     ("references", _REFERENCES),
+    ("marc", r"(<\?xml[^>]*>\s*)?<(\w+:)?(collection|record)\s[^>]*(loc\.gov/MARC21|marcxchange)"),
+    ("drawn", r"(%.*\n|\s)*(?i:@relation\s)"),
+    ("vectors", r"(\d+ \d+ \d+\s+)?([\d,.+-]+[ \t]+)?(\d+:(\d|-?\d*\.\S+)\s){2}"),
+    ("sparql", r"\?\w+(\t\?\w+)+\r?\n"),
     ("ascii", r"\*NEWRECORD"),
     ("mesh", r"(?=<)(?s:.{0,9999}?)<DescriptorRecordSet\b"),
     ("medline", r"(?=<)(?s:.{0,9999}?)<(Pubmed(Book)?Article(Set)?|MedlineCitationSet)\b"),
@@ -58,7 +62,7 @@ _STARTS: tuple[tuple[str, str], ...] = (
         r"(--.*\n|/\*.*\n|\s)*((CREATE|DROP) TABLE |INSERT INTO .*VALUES"
         r"|COPY .*FROM stdin|SET \w+ =)",
     ),
-    ("drawn", r"(?i:@relation\s)|[┌╭┏╔][─━═]"),
+    ("drawn", r"[┌╭┏╔][─━═]"),
     ("json", r"\[\s*([\[{\"\d\]]|-\d|$)"),
     ("ntriples", _COMMENTS + r"(<[^<>\s]*>|_:\w+)\s+(<[^<>\s]*>|a\s|\w*:\w+)"),
     ("xml", r"<[\w.-]+(:[\w.-]+)?(\s+[\w:.-]+\s*=|\s*/?>)"),
@@ -78,6 +82,9 @@ REFUSED = {
     'or if it opens as a table in Excel, save it as "CSV UTF-8"',
     "sql": "is a dump of a database (SQL): load it, and export a table as CSV",
     "drawn": "is a table as ARFF or as drawn for a terminal: export it as CSV",
+    "vectors": "has features by number (LIBSVM), and no text: write a table of texts and labels; "
+    "train --recipe xmc reads the raw-text sets of the Extreme Classification Repository",
+    "sparql": "has results of SPARQL as TSV, in the syntax of RDF: ask the endpoint for CSV",
     "lfs": "is a pointer of Git LFS, not the data: run `git lfs pull`, or download the file itself",
     "ontology": "is an ontology in OBO, Manchester or functional syntax: convert it to RDF, for example with ROBOT "
     "(robot convert --input terms.obo --output terms.owl)",

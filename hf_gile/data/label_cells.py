@@ -10,7 +10,7 @@ from numbers import Integral, Real
 from reprlib import repr as shortened
 from typing import Any
 
-from .schema import clean_label, clean_text, plain_text
+from .schema import as_list, clean_label, clean_text, plain_text
 
 MISSING = {
     "nan", "NaN", "NaT", "None", "null", "NULL", "Null", "nil", "NIL",
@@ -25,12 +25,16 @@ MISSING = {
 _ANSWERS = (
     ("true", "false"), ("t", "f"),
     ("wahr", "falsch"), ("vrai", "faux"), ("vero", "falso"), ("verdadero", "falso"),
+    ("verdadeiro", "falso"), ("waar", "onwaar"), ("sand", "falsk"), ("sant", "falskt"),
+    ("sann", "usann"), ("tosi", "epätosi"), ("prawda", "fałsz"), ("pravda", "nepravda"),
+    ("igaz", "hamis"), ("adevărat", "fals"), ("истина", "ложь"), ("doğru", "yanliş"),
     ("yes", "no"), ("y", "n"),
     ("ja", "nein"), ("oui", "non"),
     ("si", "no"), ("sí", "no"),
     ("sim", "não"), ("tak", "nie"), ("да", "нет"), ("是", "否"), ("はい", "いいえ"),
-    ("checked", "unchecked"), ("selected", "not selected"),
-    ("x", ""), ("\u2713", "\u2717"),
+    ("ja", "nee"), ("ja", "nej"), ("kyllä", "ei"), ("igen", "nem"), ("ano", "ne"), ("evet", "hay\u0131r"),
+    ("checked", "unchecked"), ("selected", "not selected"), ("on", "off"),
+    ("x", ""), ("\u2713", "\u2717"), ("\u2714", "\u2718"), ("\u2611", "\u2610"), ("\u2705", "\u274c"),
 )  # fmt: skip
 _YES = {yes for yes, _ in _ANSWERS}
 _NO = {no for _, no in _ANSWERS if no}
@@ -42,11 +46,16 @@ _TAG = re.compile("<([^<>]+)>")
 _TAGS = re.compile(r"(?:<[^<>]+>\s*)+")
 _COMMA = re.compile(r"^([01]),(?=\d+$)")  # of decimals in much of Europe
 _OPEN, _CLOSE = "[({", "])}"
+# The type before a list, as in String["mice"] of Julia and ARRAY['mice'] of SQL.
+_TYPED = re.compile(
+    r"""\A([a-zA-Z][\w.]*(\{[\w., ]*\})?(?=\[["'])"""
+    r"|(Any|String|\w+\{[\w., ]*\})(?=\[\]))"
+)
 _SPARK = r"(?:mutable\.)?(?:WrappedArray|ArraySeq|ArrayBuffer)\("  # starts no label, unlike List(
 _WRAPPED = rf"(?:{_SPARK}|(?:(?:np\.)?[aA]rray|tensor|deque|frozenset|[sS]et|tuple|[lL]ist|Vector|Index|c)\()"
 _WRAPPER = re.compile(rf"{_WRAPPED}(.*?)(?:,\s*\w+=[^()\[\]]*)?\)", re.DOTALL)
 LIST_START = re.compile(rf"[\[{{]|{_WRAPPED}")
-_CERTAIN = re.compile(rf"""{_SPARK}|c\(\d|(?:[\[{{(]|{_WRAPPED}[\[{{(]?)\s*(?:[\w.]+ = )?["']""")
+_CERTAIN = re.compile(rf"""{_SPARK}|c\(\d|\w[\w.{{}}]*\[["']|(?:[\[{{(]|{_WRAPPED}[\[{{(]?)\s*(?:[\w.]+ = )?["']""")
 _NUMBER = re.compile(r"[+-]?(0|[1-9]\d*|(?=\.\d))(\.\d*)?([eE][+-]?\d+)?|nan", re.ASCII)
 _QUOTED = r"""(b?"(?:[^"\\]|\\.)*"|b?'(?:[^'\\]|\\.)*')"""
 _BARE = r"""((?!\.\.\.)[^\s,'"\[\](){}][^,\n\[\](){}]*)"""  # an ellipsis stands for items that are lost
@@ -91,7 +100,7 @@ def parse_list(text: str) -> list[Any] | None:
         >>> parse_list("<mice><rats>"), parse_list("[{'id': 7, 'name': 'mice'}]")
         (['mice', 'rats'], [{'id': 7, 'name': 'mice'}])
     """
-    text = text.strip()
+    text = _TYPED.sub("", text.strip())
     if _TAGS.fullmatch(text):
         return [item.strip() for item in _TAG.findall(text)]
     if whole := _ONE_QUOTED.fullmatch(text):
@@ -104,10 +113,8 @@ def parse_list(text: str) -> list[Any] | None:
     value = _parsed(json.loads, text)
     if value is None and ":" in text and "{" in text and len(text) <= _LONGEST_OBJECTS:
         value = _parsed(ast.literal_eval, text)  # objects, as Python writes them
-    if isinstance(value, dict):
-        return [value]
-    if isinstance(value, list | tuple):
-        return list(value)
+    if isinstance(value, dict | list | tuple):
+        return [*as_list(value)]
     inner = text[1:-1].strip()
     items: list[Any] = []
     at = 0

@@ -13,7 +13,7 @@ from itertools import chain
 from reprlib import repr as shortened
 from typing import Any, NamedTuple
 
-from .joined_labels import SPELLED, are_different, joined_by, joins_known, refuse_joined
+from .joined_labels import SCORED, SPELLED, are_different, joined_by, joins_known, refuse_joined
 from .label_cells import (
     LIST_START,
     MISSING,
@@ -45,7 +45,9 @@ _KEYS = (  # of objects, in order of preference
 )  # fmt: skip
 _FEW = 10  # rows
 _MOST_TEXTS = 1 << 16  # that are remembered
-_COUNTED = re.compile(r"(.*[_ ])?(id|idx|index|fold|split)|unnamed.*|row|(is_)?(train|test)", re.IGNORECASE)
+_COUNTED = re.compile(
+    r"(.*[_ ])?(id|idx|index|k?folds?|split)|unnamed.*|row|(is_)?(train|test|val|valid|validation|dev)", re.IGNORECASE
+)
 _CODE = re.compile(r"(?=.*\d)(?!.*[^\W\d_]{3}).*", re.DOTALL)  # digits, and no three letters in a row
 _NOTHING = {
     "none", "na", "nothing", "no label", "unlabeled", "unlabelled",
@@ -158,7 +160,7 @@ class LabelColumn(NamedTuple):
 def _label_of(text: str, literal: tuple[str, ...]) -> str:
     """Returns the label of a text, since texts recur; empty for a text that stands for none."""
     is_absent = is_missing(text) and text.strip() not in literal
-    return "" if is_absent else clean_id(text)
+    return "" if is_absent else clean_id(text.removeprefix("__label__"))  # of fastText, in a table
 
 
 def see(
@@ -234,7 +236,7 @@ def see(
         form = form._replace(names=(names,) * len(columns))
         counted = f", counted in --label_file from {'1' if names[0] == '' else '0'}"
     description = f"{title}: {_describe(form, cells, items)}{counted}{_unreadable(form, items, known)}"
-    is_split = any(sign in text for sign in form.separators for text in texts)
+    is_split = any(sign in text for sign in form.separators for text in texts if not SCORED.fullmatch(text))
     if pieces and not is_split and (form.separators or (separator is None and not form.names)):
         refuse_joined(pieces, title, known)
     if separator and form.separators and (sign := joined_by(pieces)):
@@ -347,7 +349,7 @@ def _refuse_rows(
 
 def _key(lists: Sequence[Sequence[Any]], title: str, known: Collection[str]) -> str | None:
     """Returns the key of labels in objects, if there are any; refuses objects for all labels in each cell."""
-    objects = [item for item in chain.from_iterable(lists) if isinstance(item, Mapping)]
+    objects = [item for item in chain.from_iterable(lists) if isinstance(item, Mapping) and any(item.values())]
     if not objects:
         return None
     usable = [

@@ -16,24 +16,28 @@ from .schema import clean_label, decode_entities
 from .sniffing import Format
 from .table_files import read_rows
 
-_IF_TABLE = "if it is a table, name its columns in a first line, such as id and name, or with --columns id,name"
+_IF_TABLE = (
+    "if it is a table, name its columns in a first line, such as id and name, or with --columns id,name, or choose "
+    "those that it has with --label_id and --label_name"
+)
 _LISTED = "has a number, a bullet, quotes or other signs"
 _LEAVE_OUT = "leave them out, or write a table with the columns id and name"
 _INDENTED = "lines are indented, as of a tree: parents are read from a table with a column broader"
 _ON_EACH_LINE = "a text has a label on each line"
-_KEYS = ("id2label", "names", "labels")
+_KEYS = ("id2label", "label2id", "names", "labels")
 _CONTROL = re.compile("[\0-\b\x0e-\x1f\x7f]")
-# Also rules, lines of trees, code, and cells of CSV.
+# Also rules, lines of trees, code, settings, and cells of CSV.
 _BULLET = re.compile(
     r"(--?|[*\u2022\u2013\u2014])\s|[-=*_~+ ]{3,}$|[\u2502\u251c\u2514]"
-    r'|.*\{$|\}[;,]?$|"[^"]*,.*"$'
+    r'|.*\{$|.*\w.*[\[(]$|[\]}][\]);,]*$|\);?$|"[^"]*,.*"$'
+    r'|msg(id|str) "|[\w.-]+ ?= ?"[^"]*"$'
 )
 _SEVERAL = re.compile(r"""(?:.*([,;|]).*\1|[\[({]\s*["'].*[\])}]$)""")
 _QUOTED = re.compile(r"""(["']).*\1,?$""")
 # A code that numbers a name: not a number in a name such as "2 stars" and "0-17"; or a number after a name.
 _NUMBERED = [
     re.compile(
-        r"[(\[]?(?P<number>[A-Za-z]{0,3}\d[\d.-]*|[A-Za-z](?=\s?[.)\u2013-]\s)|[IVXLC]+(?=[.)]\s))"
+        r"[(\[]?(?P<number>\w+://\S+|[A-Za-z]{0,3}\d[\d.-]*|[A-Za-z](?=\s?[.)\u2013-]\s)|[IVXLC]+(?=[.)]\s))"
         r"(?:\s*[=,:]\s*|\s?[.)\]\u2013-]\s*|\s)\s*"
         r"""(?P<name>["'(]*[^\W\d].*)"""
     ),
@@ -124,13 +128,11 @@ def _describe_problem(names: Sequence[str]) -> str:
         return f"a line {_LISTED}, such as {bullets[0]!r}: {_LEAVE_OUT}"
     if not names:
         return "no line has a label"
-    if len(names) == 1 and _SEVERAL.match(names[0]):
-        return f"a line has several labels, such as {names[0]!r}; {_ON_EACH_LINE}"
     if len(names) == 1:
-        return ""
+        return f"a line has several labels, such as {names[0]!r}; {_ON_EACH_LINE}" if _SEVERAL.match(names[0]) else ""
     if any(_are_numbered(pattern, names) for pattern in _NUMBERED) or all(map(_QUOTED.match, names)):
         return f"each line {_LISTED}, such as {names[0]!r}: {_LEAVE_OUT}"
-    for sign in ";|":
+    for sign in ";|=":
         if all(sign in name for name in names):
             return f"each line has {sign!r}, such as {names[0]!r}; {_IF_TABLE}"
     if all(name.endswith(",") for name in names):
@@ -139,9 +141,12 @@ def _describe_problem(names: Sequence[str]) -> str:
 
 
 def _are_numbered(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
-    """Checks whether most lines have a number of their own, and most of these another name."""
-    numbers = {match["number"]: match["name"] for match in map(pattern.fullmatch, names) if match}
-    return len(numbers) >= 0.8 * len(names) and len({*numbers.values()}) > 0.7 * len(numbers)
+    """Checks whether most lines have a number of their own, and most of these another name; or all lines a count."""
+    pairs = [(match["number"], match["name"]) for match in map(pattern.fullmatch, names) if match]
+    numbers = dict(pairs)
+    return len({name for number, name in pairs if number.isdecimal()}) == len(names) or (
+        len(numbers) >= 0.8 * len(names) and len({*numbers.values()}) > 0.7 * len(numbers)
+    )
 
 
 def _read_json(file: Path) -> dict[str, str]:

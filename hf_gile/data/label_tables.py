@@ -19,7 +19,7 @@ from .label_cells import MISSING, are_lists, is_missing, parse_list
 from .label_names import note_header, read_names
 from .loading import Piece
 from .report import LeaveOut, ReadReport
-from .schema import NO_TEXT, Row, as_list, clean_label, clean_text, decode_entities, document_id, plain_text
+from .schema import NO_TEXT, Row, as_list, clean_label, clean_text, document_id, plain_text
 from .sniffing import Format
 from .table_files import describe_missing_column, read_rows
 
@@ -57,7 +57,11 @@ def read_label_table(
         if chosen.required() != _DEFAULT:
             raise ValueError(f"{file} has names alone, and is not a table with columns to choose")
         return labels
-    located = [(where, dict(row)) for where, _, row in read_rows(Piece(str(file)), report, form)]
+    located = [
+        (where, dict(row))
+        for where, _, row in read_rows(Piece(str(file)), report, form)
+        if form.kind != "csv" or any(row.values())  # spreadsheets write empty rows below a table
+    ]
     rows = [row for _, row in located]
     existing = dict.fromkeys(column for row in rows for column in row)
     if len(existing) == 1 and chosen.required() == _DEFAULT:
@@ -121,18 +125,17 @@ def _read_cells(rows: Sequence[dict[str, Any]], chosen: Columns, report: ReadRep
 
 
 def _read_markup(rows: Sequence[dict[str, Any]], chosen: Columns) -> None:
-    """Replaces markup and errors of spreadsheets in names and texts, and entities in ids."""
-    columns = {"synonyms", "description", "definition", *chosen.required()} - {chosen.id}
+    """Replaces markup, signs around ids, and errors of spreadsheets."""
+    columns = {"synonyms", "broader", "description", "definition", *chosen.required()}
     for row in rows:
         for column in row.keys() & columns:
             row[column] = _plain_cell(row[column])
-        row[chosen.id] = decode_entities(row.get(chosen.id))
 
 
 def _plain_cell(cell: Any) -> Any:
     """Returns a cell with plain texts, and without errors of spreadsheets."""
     if isinstance(cell, str):
-        return None if cell.strip() in _ERRORS else plain_text(cell)
+        return None if cell.strip() in _ERRORS else plain_text(_ENCLOSED.sub(r"\1\2", cell))
     if isinstance(cell, list):
         return [_plain_cell(item) for item in cell]
     return {key: _plain_cell(item) for key, item in cell.items()} if isinstance(cell, dict) else cell
@@ -162,7 +165,7 @@ def _read_label(
 ) -> tuple[Label, list[str]]:
     """Returns the label of a row, and its other names."""
     clean = str.strip if _WRITTEN.issubset(row) else clean_label
-    label_id = clean(document_id(row.get(chosen.id), chosen.id))
+    label_id = clean(document_id(_value_of(row.get(chosen.id), ("value", *_ID_KEYS)), chosen.id))  # also of SPARQL
     names = [clean("".join(_texts(row, [column], languages)[:1])) for column in chosen.name]
     names = list(filter(None, names))
     if not names and any(isinstance(row.get(column), Mapping | list) for column in chosen.name):
@@ -182,11 +185,11 @@ def _read_label(
 
 def _refuse_nested(file: Path, rows: Sequence[Row], chosen: Columns, unread: Iterable[str]) -> None:
     """Refuses trees, whose rows have a column of further labels."""
-    ids = {row.get(chosen.id) for row in rows}
+    ids = {str(row.get(chosen.id)) for row in rows}
     for column in filter(_CHILDREN.fullmatch, unread):
         items = [item for row in rows if isinstance(row.get(column), list) for item in row[column]]
         labels = [item for item in items if isinstance(item, Mapping) and chosen.name[0] in item]
-        if any(label.get(chosen.id) not in ids for label in labels):
+        if any(str(label.get(chosen.id)) not in ids for label in labels):
             raise ValueError(
                 f"{file}: {column!r} has labels within labels: write a row for each, with the ids of its parents in a "
                 "column broader"
@@ -243,9 +246,10 @@ def _texts(
         if isinstance(value, list):
             value = _by_language(value)
         if isinstance(value, Mapping) and all(_LANGUAGE.fullmatch(str(key)) for key in value):
-            by_language = {key.lower(): text for key, text in value.items()}
-            # "mul" is Wikidata's tag of a name in all languages.
-            value = next(filter(None, map(by_language.get, map(str.lower, (*languages, "mul")))), None)
+            by_tag = {f"{key}-".lower().replace("_", "-"): text for key, text in sorted(value.items()) if text}
+            # "mul" is Wikidata's tag of a name in all languages, and en also means en-GB.
+            tags = (f"{language}-".lower() for language in (*languages, "mul"))
+            value = next((by_tag[key] for tag in tags for key in by_tag if key.startswith(tag)), None)
         if split and isinstance(value, str):
             value = split_synonyms(clean_text(value, column))
         # Wikidata and JSON-LD write a text with its language.
@@ -339,5 +343,6 @@ _CHANGED = re.compile(
 _ERRORS = NO_TEXT | {word for word in MISSING if word.startswith("#")}  # of spreadsheets
 _CHILDREN = re.compile(r"child(ren)?|narrower|sub\w*|nodes|items|members", re.IGNORECASE)
 _ID_KEYS = ("id", "uri", "@id", "ui", "code", "notation")
-_LANGUAGE = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")
+_ENCLOSED = re.compile(r'\A\s*(?:="([^"]*)"|<(\w+://[^<>\s]*)>)\s*\Z')  # a text of Excel, an address of RDF
+_LANGUAGE = re.compile("[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")
 _DEFAULT = ["id", "name"]

@@ -13,7 +13,8 @@ Row = Mapping[str, Any]
 NO_TEXT = {"NULL", "\\N", "NaN", "nan", "<NA>"}
 """How programs write a cell without a text, which nobody writes as a text or a name."""
 
-_INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
+# Of words and directions; joiners have a meaning.
+_INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 _INLINE = re.compile(r"</?(a|b|em|font|i|small|span|strong|sub|u)(\s[^<>]*)?>", re.IGNORECASE)
 _BLOCK = re.compile(r"</?(br|div|h[1-6]|li|ol|p|ul)(\s[^<>]*)?/?>", re.IGNORECASE)
 _SUPERSCRIPT = re.compile(r"<sup>([^<>]*)</sup>")

@@ -31,8 +31,10 @@ _R_TABLE = re.compile(r'("[^"\n]*" )+"[^"\n]*"\r?\n')  # of write.table
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 # Lookaheads, since several repetitions of the same signs would take quadratic time.
 _RULE = re.compile(r"(?=[\s|+:=-]+\Z)(?s:.*---.*)|\(\d+ rows?( affected)?\)")  # or the number of rows
-_DESCRIBED = re.compile(  # a cell below the name of a column, as of Qualtrics, HXL and Orange
-    r'(\{"ImportId".*\}|#\w[\w+]*|string|varchar|object|integer|discrete|continuous|class|meta)?', re.DOTALL
+_DESCRIBED = re.compile(  # a cell below the name of a column, as of Qualtrics, HXL, Orange and ClickHouse
+    r'(\{"ImportId".*\}|#\w[\w+]*|string|varchar|object|integer|discrete|continuous|class|meta'
+    r"|String|(LowCardinality|Nullable|Array|Enum\d+|FixedString|Map)\(.*\)|U?Int\d+|Float\d+|Date(Time)?(64)?)?",
+    re.DOTALL,
 )
 _FORCED = ("csv", "jsonl", "text")  # kinds that a caller may know
 _LINES = ("text", "lines")

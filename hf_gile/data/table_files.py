@@ -37,7 +37,7 @@ _NEAR = 0.75  # similarity of a column that is suggested: "txt" for "text", but 
 _WORDS = 2  # of most names of columns
 _BOM = "\ufeff"
 _END = "\x1a"  # of files of CP/M and DOS
-_LABEL = "__label__"  # of fastText
+_LABEL = re.compile(r"(?<!\S)__label__(\S*)(?:\s+,(?=\s))?")  # of fastText, also with a comma before the text
 _QUOTES = tuple("`\u201c\u201e\u201d\u00ab\u2018")
 _UNCLOSED = ' (is a quote not closed, or not doubled in a cell? quote="none" reads quotes as text)'
 _LONGEST_TOTAL = 16  # characters
@@ -394,6 +394,5 @@ def _parse_object(line: str) -> object:
 
 
 def _parse_fasttext(line: str) -> object:
-    words = line.split()
-    labels = [word.removeprefix(_LABEL) for word in words if word.startswith(_LABEL)]
-    return {"text": " ".join([word for word in words if not word.startswith(_LABEL)]), "labels": labels}
+    text = " ".join(_LABEL.sub(" ", line).split())
+    return {"text": text, "labels": _LABEL.findall(line)}

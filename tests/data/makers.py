@@ -239,6 +239,7 @@ MAKERS = {
         {},
     ),
     "HXL": (ONE, "a.csv", survey(["#meta+text", "#topic"]), {}),
+    "ClickHouse": (ONE, "a.csv", survey(["String", "LowCardinality(String)"]), {}),
     "Orange": (ONE, "a.csv", survey(["string", "discrete"], ["meta", "class"]), {}),
     "SQL Server": (ONE, "a.csv", survey(["----", "------"]) + "\n(80 rows affected)\n", {}),
     "SharePoint": (

@@ -44,6 +44,8 @@ WRITERS = {
     "R with names": lambda labels: "c(" + ", ".join(f'x{n} = "{label}"' for n, label in enumerate(labels)) + ")",
     "Spark": lambda labels: "WrappedArray(" + ", ".join(labels) + ")",
     "Scala": lambda labels: "List(" + ", ".join(labels) + ")",
+    "Julia": lambda labels: "SubString{String}" + json.dumps(labels),
+    "SQL": lambda labels: f"ARRAY{labels}",
     "a database": lambda labels: "{" + ",".join(f'"{label}"' for label in labels) + "}",
 }
 
@@ -76,12 +78,37 @@ def test_lists_with_quotes_and_nothing_are_parsed():
 
 @pytest.mark.parametrize(
     "cell",
-    ["[['mice', 'rats']]", "[('mice', 0.9)]", '"[\\"mice\\"]"', "['mice' 'rats' ... 'cats']", "%w[mice rats]", "00101"],
+    [
+        "[['mice', 'rats']]",
+        "[('mice', 0.9)]",
+        '"[\\"mice\\"]"',
+        "['mice' 'rats' ... 'cats']",
+        "%w[mice rats]",
+        "00101",
+        'a:1:{i:0;s:4:"mice";}',
+    ],
 )
 def test_lists_that_cannot_be_read_are_no_labels(cell):
-    with pytest.raises(ValueError, match=r"look like lists, but cannot be read: write names of labels as JSON"):
+    with pytest.raises(
+        ValueError, match=r"look like lists, or labels .*, but cannot be read: write names of labels as JSON"
+    ):
         read(cell, cell, "mice")
     assert read(cell, cell, separator="none")[0] == [[cell], [cell]]
+
+
+@pytest.mark.parametrize("separator", [None, "|"])
+@pytest.mark.parametrize(
+    "cells", [("mice:0.9|rats:.12", "cats:1.0", "mice:0.35"), ("mice (90%)|rats (7.5 %)", "cats (8%)")]
+)
+def test_labels_with_scores_are_refused(cells, separator):
+    with pytest.raises(ValueError, match="look like lists, or labels with scores, but cannot be read"):
+        read(*cells, separator=separator)
+    assert read("Python 3.10", "top 5%", separator=separator)[0] == [["Python 3.10"], ["top 5%"]]
+
+
+def test_lists_without_items_may_have_a_type_but_types_are_labels():
+    assert read('Any["mice"]', "Any[]", "T{a, b}[]", '["rats"]')[0] == [["mice"], [], [], ["rats"]]
+    assert read("int[]", "byte[]", "int")[0] == [["int[]"], ["byte[]"], ["int"]]
 
 
 @pytest.mark.parametrize("number", [1, 3])
@@ -158,7 +185,26 @@ def test_names_with_signs_are_names(names, number):
     assert read(*cells)[0] == [[cell] for cell in cells]
 
 
-SIGNS = [";", "|", ", ", "/", " ", " & ", "#", "::", " > ", "__", "\t", "<br>", "<br/>", "  ", " and ", " y ", "\u2022"]
+SIGNS = [
+    ";",
+    "|",
+    ", ",
+    "/",
+    " ",
+    " & ",
+    "#",
+    "::",
+    " > ",
+    "__",
+    "\t",
+    "<br>",
+    "<br/>",
+    "  ",
+    " and ",
+    " y ",
+    "\u2022",
+    "\u060c ",
+]
 SINGLE = ["hose", "valve", "rotor", "shaft", "gasket", "pump", "seal"]
 
 
@@ -256,6 +302,8 @@ def test_other_lists_of_two_numbers_need_names(cells, separator):
         ("WAHR", "FALSCH"),
         ("sí", "no"),
         ("\u2713", ""),
+        ("\u2611", "\u2610"),
+        ("\u0418\u0421\u0422\u0418\u041d\u0410", "\u041b\u041e\u0416\u042c"),
     ],
 )
 def test_columns_of_zeros_and_ones_are_labels(yes, no):
@@ -280,6 +328,10 @@ def test_a_word_that_all_columns_share_is_no_label(no):
     table = [{"Q5_1": "rude", "Q5_2": no}, {"Q5_1": no, "Q5_2": "threat"}]
     with pytest.raises(ValueError, match=r"are the same in all columns, .* write 1 in the columns of a document's lab"):
         read(*table, columns=["Q5_1", "Q5_2"])
+
+
+def test_the_prefix_of_fasttext_is_no_part_of_a_label():
+    assert read("__label__mice", "__label__rats", "__label__mice")[0] == [["mice"], ["rats"], ["mice"]]
 
 
 def test_numbers_by_label_are_read():
@@ -310,7 +362,8 @@ def test_several_columns_have_shares_or_a_label_each():
 
 
 def test_columns_of_zeros_and_ones_are_seen_beside_text_and_id():
-    others = {"id": "0", "text": "x", "Unnamed: 0": "1", "post_id": "1", "split": "0", "agreement": "0.7"}
+    others = {"id": "0", "text": "x", "Unnamed: 0": "1", "post_id": "1", "kfold": "0", "is_valid": "1"}
+    others |= {"split": "0", "agreement": "0.7"}
     assert flag_columns([others | {"rude": "0", "threat": "1"}] * 3, {"id", "text"}) == ["rude", "threat"]
     assert flag_columns([{"text": "x", "rude": "0"}], {"text"}) == []
     pair = [{"rude": 1, "off topic": 0}, {"rude": 0, "off topic": 1}]
@@ -342,7 +395,7 @@ def test_columns_of_zeros_and_ones_are_seen_beside_text_and_id():
         (["mice", "rats", '["mice", "cats"]'], [["mice"], ["rats"], ["mice", "cats"]]),
         (["[sic]", "mice", "rats"], [["[sic]"], ["mice"], ["rats"]]),
         ([{"rude": 1}, {}, {"off topic": True}], [["rude"], [], ["off topic"]]),
-        (["Café", "Cafe\u0301", "Caf\u00e9\u00a0", " Café\u200b"], [["Café"]] * 4),
+        (["Café", "Cafe\u0301", "\u200fCaf\u00e9\u00a0", " Café\u200b"], [["Café"]] * 4),
     ],
 )
 def test_numbers_and_missing_cells_are_read(cells, expected):
@@ -387,7 +440,7 @@ def test_objects_are_read_by_their_name_or_known_id():
     cells = [[{"id": "Q1", "name": "mice"}], [{"id": "Q2", "name": "rats"}, {"id": "Q1", "name": "mice"}]]
     assert read(*cells, known={"Q1", "Q2"})[0] == [["Q1"], ["Q2", "Q1"]]
     assert read(*map(json.dumps, cells))[0] == read(*cells)[0] == [["mice"], ["rats", "mice"]]
-    assert read({"label": "mice"}, {"label": "rats"})[0] == [["mice"], ["rats"]]
+    assert read({"label": "mice"}, {"label": "rats"}, {"label": None})[0] == [["mice"], ["rats"], []]
     assert read({"choices": ["mice", "rats"]}, "mice")[0] == [["mice", "rats"], ["mice"]]
     assert read([{"id": "https://example.org/7", "display_name": "mice"}], [])[0] == [["mice"], []]
     for key in ("topic", "descriptor", "ui", "@id", "prefLabel"):

@@ -122,6 +122,7 @@ def test_a_text_has_a_label_on_each_line(write, name):
         ("#mice\n#rats\n1 star\n2 stars\n", ["#mice", "#rats", "1 star", "2 stars"]),
         ("0-17\n18-25\n", ["0-17", "18-25"]),
         ("grade 1\ngrade 2\n", ["grade 1", "grade 2"]),
+        ("1 Samuel\n2 Samuel\n1 Kings\n2 Kings\n", ["1 Samuel", "2 Samuel", "1 Kings", "2 Kings"]),
         ("A. Mus\nB. Rat\nA. Cat\n", ["A. Mus", "B. Rat", "A. Cat"]),
         ("1984\n2001\n", ["1984", "2001"]),
         ("404: not found\nhello\n", ["404: not found", "hello"]),
@@ -147,7 +148,7 @@ def test_a_text_whose_first_line_names_the_columns_is_a_table(write, content):
     assert (labels.ids, labels.names) == (["3"], ["Mice"])
 
 
-LISTED = "(a|each) line has a number, a bullet, quotes or other signs, such as .*(mice|rats|---|}|{)"
+LISTED = "(a|each) line has a number, a bullet, quotes or other signs, such as .*(mice|rats|---|}|{|\\[)"
 REFUSED = {
     "# a comment\n": "no line has a label",
     "D3\tMice\n": "line 1: a label has a tab; if it is a table, name its columns",
@@ -166,11 +167,17 @@ REFUSED = {
     "I. mice\nII. rats\n": LISTED,
     "(1) mice\n(2) rats\n": LISTED,
     "mice->0\nrats->1\n": LISTED,
+    "     12 mice\n     12 rats\n      3 cats\n": LISTED,  # of uniq -c
+    "gid://a/1   : mice\ngid://a/2   : mice > red\n": LISTED,
     "mice=3\nrats=5\n": LISTED,
     "animals\n-------\nmice\n": LISTED,
     ".\n├── mice\n└── rats\n": LISTED,
     'cats\n"mice, red"\n': LISTED,
     'item {\n  name: "mice"\n}\n': LISTED,
+    "labels = [\n  'mice',\n  'rats',\n];\n": LISTED,
+    '[labels]\nmice = "Mice"\n': LISTED,
+    'msgid "mice"\nmsgstr "rats"\n': LISTED,
+    "label.1=mice\nlabel.2=rats\n": "each line has '=', such as 'label.1=mice'; if it is a table, name its",
 }
 
 
@@ -266,6 +273,7 @@ def test_markup_of_saved_labels_remains(tmp_path):
         ('{"names": ["mice", "rats"], "_type": "ClassLabel"}', ["mice", "rats"], ["mice", "rats"]),
         ('{"labels": ["mice", "rats"]}', ["mice", "rats"], ["mice", "rats"]),
         ('{"hidden_size": 7, "id2label": {"0": "mice", "1": "rats"}}', ["0", "1"], ["mice", "rats"]),
+        ('{"label2id": {"mice": 0, "rats": 1}}', ["0", "1"], ["mice", "rats"]),
     ],
 )
 def test_json_may_be_a_list_of_names_or_have_names_by_number(write, content, ids, names):
@@ -304,6 +312,25 @@ def test_ids_that_pandas_wrote_as_decimal_numbers_are_whole(write):
     assert load_labels(write("a.csv", "id,name\n3.0,Mice\n5.1,Rats\n")).ids == ["3.0", "5.1"]
     parents = load_labels(write("a.csv", "id,name,broader\n3,Mice,\n5,Rats,3.0\n"))
     assert [label.broader for label in parents] == [(), ("3",)]
+
+
+def test_ids_may_be_texts_of_excel_or_addresses_and_empty_rows_are_none(write):
+    labels = load_labels(write("a.csv", 'id,name,broader\n="007",Mice,\n<http://a.org/1>,Rats,="007"\n,,\n,,\n'))
+    assert [(label.id, label.broader) for label in labels] == [("007", ()), ("http://a.org/1", ("007",))]
+
+
+def test_ids_and_names_may_be_objects_with_a_value_as_of_sparql(write):
+    binding = {"item": {"type": "uri", "value": "u:1"}, "itemLabel": {"xml:lang": "en", "value": "Mice"}}
+    path = write("a.json", rows=[binding])
+    assert load_labels(path, id="item", name="itemLabel") == LabelSet([Label("u:1", "Mice")])
+    with pytest.raises(ValueError, match=r"id must be text, got \{'q': 1\}"):
+        load_labels(write("b.json", rows=[{"id": {"q": 1}, "name": "Mice"}]))
+
+
+def test_a_language_includes_its_regions(write):
+    names = [{"en-GB": "colour", "fr": "couleur"}, {"en_US": "flavor", "en": "taste"}]
+    rows = [{"id": str(number), "name": name} for number, name in enumerate(names)]
+    assert load_labels(write("a.json", rows=rows)).names == ["colour", "taste"]
 
 
 def test_a_missing_column_is_explained_by_the_flags_of_labels(write):

@@ -190,8 +190,9 @@ def test_spaces_after_the_delimiter_and_before_quotes_are_no_part_of_a_cell(read
     assert gold(read("a.csv", table)[0])["4, it"] == {"a 1"}
 
 
-def test_fasttext_may_have_its_labels_at_the_end(read):
-    table = "".join(f"note {n} __label__{'ab'[n % 2]}\n" for n in range(30))
+@pytest.mark.parametrize("line", ["note {} __label__{}\n", "__label__{1} , note {0}\n", "__label__{1} note {0}\n"])
+def test_fasttext_may_have_its_labels_at_the_end_or_before_a_comma(read, line):
+    table = "".join(line.format(n, "ab"[n % 2]) for n in range(30))
     assert gold(read("a.txt", table)[0])["note 3"] == {"b"}
 
 
