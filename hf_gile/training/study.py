@@ -157,10 +157,9 @@ class Study:
         """
         result = self.calibrate(experiment)
         report = experiment.test(dataset=self.tested_on or self.info.dataset_name)
-        result["test"] = test_metrics(report)
         texts = list(self.task.texts("test", 256))
         speed = documents_per_second(experiment.model, experiment.processor, texts, self.args.bf16)
-        result["test"]["test_documents_per_second"] = speed
+        result["test"] = {**test_metrics(report), "test_documents_per_second": speed}
         is_saved = type(experiment.model) is GileForSequenceClassification  # baselines of the paper are only evaluated
         has_report = is_saved and self.options.make_cards and self.args.process_index == 0
         if has_report:
@@ -185,8 +184,9 @@ class Study:
             The result of the fit, and `calibration`, which is empty if validation documents were fitted on.
         """
         calibration: dict[str, Any] = {}
-        if experiment.fitted.get("fits_validation"):
-            self.num_documents = experiment.fitted["num_documents"]
+        fit = experiment.convex_fit
+        if fit is not None and fit.fits_validation:
+            self.num_documents = fit.num_documents
             counts = {label.id: label.count for label in experiment.labels}
             self.described = self.described.with_counts(counts)
             self.say("  probabilities stay uncalibrated, and a document gets its best label")
@@ -205,10 +205,11 @@ class Study:
         Returns:
             The number of documents that it is fitted on; 0 if it stays as it is, or was fitted on all of them before.
         """
-        if not self.task.cut or self.held_out or "chosen" not in experiment.fitted:
+        fit = experiment.convex_fit
+        if not self.task.cut or self.held_out or fit is None:
             return 0
         parts = {part: experiment.parts[part] for part in ("train", *self.task.cut)}
-        number = refit_convex(experiment.model, parts, experiment.fitted["chosen"])
+        number = refit_convex(experiment.model, parts, fit.regularisation)
         if number == self.num_documents:
             return 0
         printer(self.args)(f"  fitted again, with the same settings, on all {number:,} documents")
