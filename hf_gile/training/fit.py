@@ -2,7 +2,7 @@
 
 study = Study(Options(), args, TextTask(parts, labels))
 experiment = fit(study)                # chooses an encoder, and fits a model over it
-study.record("auto", experiment)       # calibrates it, measures it on the test documents, saves it with a card
+study.record("auto", experiment)       # calibrates it, measures it, fits it again, and saves it with a card
 study.show()
 """
 

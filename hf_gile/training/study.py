@@ -151,9 +151,13 @@ class Study:
     def record(self, name: str, experiment: Experiment) -> None:
         """Calibrates a trained model, measures it on the test documents, and saves it in OUTPUT_DIR/NAME/model.
 
-        Its result is that of `calibrate`, and `test`, the metrics of the report of its card, with
-        `test_documents_per_second`, from texts to the scores of all labels. Only then `fit_again` fits it on further
-        documents; `fitted_again_on` is their number.
+        1. `calibrate` fits probabilities and thresholds on documents left out.
+        2. `Experiment.test` measures the model on the test documents; its report is that of the card.
+        3. `fit_again` fits it also on the parts that were cut from the training documents.
+        4. The results, the model and its card are saved.
+
+        The entry in `results` has the result of `calibrate`, the metrics as `test`, with `test_documents_per_second`,
+        from texts to the scores of all labels, and `fitted_again_on`, the number of documents of the last fit, or 0.
         """
         result = self.calibrate(experiment)
         report = experiment.test(dataset=self.tested_on or self.info.dataset_name)
