@@ -62,7 +62,7 @@ def encode_parts(
     model: GileForSequenceClassification,
     processor: GileProcessor,
     bf16: bool = False,
-    most: int | None = None,
+    max_read: int | None = None,
     reads_all: bool = False,
 ) -> dict[str, Dataset]:
     """Encodes the documents of each part. Outputs of a frozen encoder are computed once.
@@ -72,32 +72,33 @@ def encode_parts(
         model: The model, on the device that a frozen encoder runs on.
         processor: Its processor.
         bf16: Whether a frozen encoder runs in bfloat16 (autocast).
-        most: Maximum number of training documents that a frozen encoder reads; vectors of others are zeros. Validation
-            is limited to as many documents.
-        reads_all: Whether it reads all training documents anyway, in bfloat16 if the device supports it.
+        max_read: Maximum number of training documents that a frozen encoder reads; vectors of others are zeros. Further
+            validation documents are dropped.
+        reads_all: Whether the encoder reads all training documents whatever `max_read` is, in bfloat16 if the device
+            supports it; validation documents stay limited.
     """
     encoded = {}
     for part, rows in task.parts.items():
         excluded = "excluded" if "excluded" in rows.column_names else None
-        if part == "validation" and most is not None and len(rows) > most:
-            rows = rows.select(_even_steps(len(rows), most))
+        if part == "validation" and max_read is not None and len(rows) > max_read:
+            rows = rows.select(_even_steps(len(rows), max_read))
         encoded[part] = encode_dataset(
             rows, processor, task.labels, task.text, task.gold, excluded=excluded, on_unknown_label="drop"
         )
         if model.config.text_config.has_fixed_pooling:
-            if part == "train" and most is not None and len(encoded[part]) > most and not reads_all:
-                encoded[part] = _some_pooled(encoded[part], model, processor, bf16, most)
+            if part == "train" and max_read is not None and len(rows) > max_read and not reads_all:
+                encoded[part] = _pool_sample(encoded[part], model, processor, bf16, max_read)
             else:
                 is_fast = bf16 or (part == "train" and reads_all and has_bf16(model.device))
                 encoded[part] = add_pooled_embeds(encoded[part], model, processor, bf16=is_fast)
     return encoded
 
 
-def _some_pooled(
-    encoded: Dataset, model: GileForSequenceClassification, processor: GileProcessor, bf16: bool, most: int
+def _pool_sample(
+    encoded: Dataset, model: GileForSequenceClassification, processor: GileProcessor, bf16: bool, number: int
 ) -> Dataset:
-    """Adds vectors for `most` evenly spaced documents, and zeros for the others."""
-    positions = _even_steps(len(encoded), most)
+    """Adds vectors for a number of evenly spaced documents, and zeros for the others."""
+    positions = _even_steps(len(encoded), number)
     read = add_pooled_embeds(encoded.select(positions), model, processor, bf16=bf16).with_format("numpy")
     vectors = np.zeros((len(encoded), model.config.text_config.pooled_size), np.float32)
     vectors[positions] = np.stack(list(read["pooled_embeds"]))

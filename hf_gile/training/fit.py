@@ -203,10 +203,10 @@ def _encode(
     Documents without a known label are left out if each has one label, as such a document gets its best label.
     """
     config = model.config
-    most = None
+    max_read = None
     if start.is_convex and not is_feasible(len(task.parts["train"]), num_seen, config.text_config.pooled_size):
-        most = READ_OF_MANY
-    parts = encode_parts(task, model, processor, bf16, most, start.neighbours)
+        max_read = READ_OF_MANY
+    parts = encode_parts(task, model, processor, bf16, max_read, reads_all=start.neighbours)
     if config.problem_type == "single_label_classification":
         return with_a_label(parts)
     config.thresholds = stored_rule(task.parts, task.gold)

@@ -29,7 +29,7 @@ from hf_gile.training.convex.head import refit_head
 from hf_gile.training.convex.label_side import CONSTANT, Joint, fit_bilinear, fit_joint, fit_rows, score_rows
 from hf_gile.training.convex.losses import binary_loss, listwise_loss
 from hf_gile.training.convex.term_weights import Example, fit_term_weights, raise_unseen
-from hf_gile.training.experiment import _some_pooled
+from hf_gile.training.experiment import _pool_sample
 
 LABELS, SIZE = 6, 5
 
@@ -443,7 +443,7 @@ def test_word_rows_follow_their_labels(make, tmp_path):
 def test_on_large_data_some_documents_are_encoded_and_all_have_words(make, tmp_path):
     model, processor, parts = make("multi_label_classification", lexical=True)
     rows = parts["train"].remove_columns("pooled_embeds")
-    some = _some_pooled(rows, model, processor, bf16=False, most=9)
+    some = _pool_sample(rows, model, processor, bf16=False, number=9)
     is_read = torch.tensor(some["pooled_embeds"]).any(1)
     assert is_read.sum() == 9
     torch.testing.assert_close(
