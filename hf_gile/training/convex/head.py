@@ -81,7 +81,7 @@ class Regularisation:
 
     rows_l2: float = 1.0
     words_l2: float | None = None
-    bilinear_l2: float = L2_OF_BILINEAR[0]
+    bilinear_l2: float = 1.0
     pull: float | None = None
 
 
@@ -265,7 +265,7 @@ class _Fit:
         self.words: dict[Fold, csr_matrix] = {}
         self.terms: dict[Fold, dict[str, Tensor]] = {}
         self.form_of = cached_forms()
-        self.regularisation = Regularisation()
+        self.regularisation = Regularisation(bilinear_l2=L2_OF_BILINEAR[0])
         self.losses: dict[str, float] = {}
         self.weights = prior_of(one_label, compare is not None, regression is not None)
         self.num_unseen = 0
@@ -572,7 +572,11 @@ def _fit_without_choice(documents: Documents, labels: Tensor, compares: bool) ->
     for weights in prior.values():
         weights |= {"joint": 1.0, "cosine": 1.0}
     variance = 1 - documents.vectors.mean(0).square().sum().item()  # small if all vectors have much in common
-    regularisation = Regularisation(max(_L2_WITHOUT_CHOICE * variance, L2_OF_ROWS[-1]), pull=PULLS[0])
+    regularisation = Regularisation(
+        rows_l2=max(_L2_WITHOUT_CHOICE * variance, L2_OF_ROWS[-1]),
+        bilinear_l2=L2_OF_BILINEAR[0],
+        pull=PULLS[0],
+    )
     head = refit_head(documents, labels, regularisation, prior)
     of_rows = score_rows(head.rows.take(head.rows.seen), documents.vectors.mean(0, keepdim=True))
     prior["unseen"]["offset"] = of_rows.mean().item()
