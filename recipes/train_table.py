@@ -46,7 +46,7 @@ def main() -> None:
 
     measure_obvious_rows(study)
     experiment = fit(study)  # chooses an encoder, and fits a model over it
-    study.record(AUTO, experiment)  # calibrates and measures the model, and saves it in OUTPUT_DIR/auto/model
+    study.record(AUTO, experiment)  # calibrates and measures it, fits it again, and saves it in OUTPUT_DIR/auto/model
     study.show()
 
 

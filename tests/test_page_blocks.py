@@ -54,7 +54,7 @@ def test_the_convex_fitting_example_runs(save_text_encoder):
     names = {"encoder": encoder, "labels": labels, "processor": processor}
     names["parts"] = {"train": encoded, "validation": encoded}
     names = run("how_it_works.md", "from hf_gile.training import add_pooled_embeds, fit_convex", names)
-    assert names["result"]["chosen"]
+    assert names["fitted"].chosen
 
 
 def test_the_frozen_encoder_and_learning_rate_examples_run(save_text_encoder):

@@ -38,7 +38,7 @@ from ..writing import new_files
 from .calibration import calibrate
 from .checkpoints import checkpoint_to_resume
 from .collator import EpochCallback, GileDataCollator, LabelSampler
-from .convex import LearnWords, fit_convex
+from .convex import ConvexFit, LearnWords, fit_convex
 from .encoding import ReadBefore, encode_dataset
 from .options import TOP_K
 from .pretrained import add_pooled_embeds, parameter_groups
@@ -62,7 +62,7 @@ def encode_parts(
     model: GileForSequenceClassification,
     processor: GileProcessor,
     bf16: bool = False,
-    most: int | None = None,
+    max_read: int | None = None,
     reads_all: bool = False,
 ) -> dict[str, Dataset]:
     """Encodes the documents of each part. Outputs of a frozen encoder are computed once.
@@ -72,32 +72,33 @@ def encode_parts(
         model: The model, on the device that a frozen encoder runs on.
         processor: Its processor.
         bf16: Whether a frozen encoder runs in bfloat16 (autocast).
-        most: Maximum number of training documents that a frozen encoder reads; vectors of others are zeros. Validation
-            is limited to as many documents.
-        reads_all: Whether it reads all training documents anyway, in bfloat16 if the device supports it.
+        max_read: Maximum number of training documents that a frozen encoder reads; vectors of others are zeros. Further
+            validation documents are dropped.
+        reads_all: Whether the encoder reads all training documents whatever `max_read` is, in bfloat16 if the device
+            supports it; validation documents stay limited.
     """
     encoded = {}
     for part, rows in task.parts.items():
         excluded = "excluded" if "excluded" in rows.column_names else None
-        if part == "validation" and most is not None and len(rows) > most:
-            rows = rows.select(_even_steps(len(rows), most))
+        if part == "validation" and max_read is not None and len(rows) > max_read:
+            rows = rows.select(_even_steps(len(rows), max_read))
         encoded[part] = encode_dataset(
             rows, processor, task.labels, task.text, task.gold, excluded=excluded, on_unknown_label="drop"
         )
         if model.config.text_config.has_fixed_pooling:
-            if part == "train" and most is not None and len(encoded[part]) > most and not reads_all:
-                encoded[part] = _some_pooled(encoded[part], model, processor, bf16, most)
+            if part == "train" and max_read is not None and len(rows) > max_read and not reads_all:
+                encoded[part] = _pool_sample(encoded[part], model, processor, bf16, max_read)
             else:
                 is_fast = bf16 or (part == "train" and reads_all and has_bf16(model.device))
                 encoded[part] = add_pooled_embeds(encoded[part], model, processor, bf16=is_fast)
     return encoded
 
 
-def _some_pooled(
-    encoded: Dataset, model: GileForSequenceClassification, processor: GileProcessor, bf16: bool, most: int
+def _pool_sample(
+    encoded: Dataset, model: GileForSequenceClassification, processor: GileProcessor, bf16: bool, number: int
 ) -> Dataset:
-    """Adds vectors for `most` evenly spaced documents, and zeros for the others."""
-    positions = _even_steps(len(encoded), most)
+    """Adds vectors for a number of evenly spaced documents, and zeros for the others."""
+    positions = _even_steps(len(encoded), number)
     read = add_pooled_embeds(encoded.select(positions), model, processor, bf16=bf16).with_format("numpy")
     vectors = np.zeros((len(encoded), model.config.text_config.pooled_size), np.float32)
     vectors[positions] = np.stack(list(read["pooled_embeds"]))
@@ -241,8 +242,7 @@ def calibrate_on(
     if not calibrates and trainer.model.config.problem_type == "single_label_classification":
         return {}
     collator: Any = GileDataCollator(trainer.processing_class)
-    size = trainer.args.per_device_eval_batch_size
-    batches: Any = scored or DataLoader(documents, size, collate_fn=collator)
+    batches: Any = scored or DataLoader(documents, trainer.args.per_device_eval_batch_size, collate_fn=collator)
     return calibrate(
         trainer.model,
         batches,
@@ -293,8 +293,8 @@ class Experiment:
 
     Attributes:
         trainer: The trainer of the model.
-        fitted: The result of `fit` or `fit_convex`.
-        left_out: Batches to calibrate on, of `fit_convex` with few validation documents.
+        fitted: Times, curves and choices of `fit` or `fit_convex`, as in results.json; empty before.
+        convex_fit: How the head was fitted, after `fit_convex`.
     """
 
     model: GileForSequenceClassification
@@ -309,7 +309,7 @@ class Experiment:
     encoder: str | None = None
     trainer: Trainer = field(init=False)
     fitted: dict[str, Any] = field(init=False, default_factory=dict)
-    left_out: Sequence[dict[str, Tensor]] = field(init=False, default=())
+    convex_fit: ConvexFit | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         seen = [self.labels[column].seen for column in self.in_validation]
@@ -355,30 +355,46 @@ class Experiment:
         """Trains the model in steps, see `train`."""
         self.fitted = train(self.trainer, patience)
 
-    def fit_convex(self, neighbours: bool = False, learn_words: LearnWords | None = None) -> None:
+    def fit_convex(self, neighbours: bool = False, learn_words: LearnWords | None = None) -> ConvexFit:
         """Fits the head over a frozen encoder without epochs, see `hf_gile.training.convex.fit_convex`.
 
-        Its result, `fitted`, has the number of trainable parameters as in `train`, and validation metrics as the only
-        entry of the history, which is empty if validation documents were fitted on.
+        The history has validation metrics as its only entry, and is empty if validation documents were fitted on.
         """
-        figures = fit_convex(self.model, self.parts, neighbours, learn_words)
-        self.left_out = figures.pop("left_out")
+        start = time.perf_counter()
+        cpu_start = time.process_time()
+        fit = fit_convex(self.model, self.parts, neighbours, learn_words)
+        seconds = time.perf_counter() - start
+        cpu_seconds = time.process_time() - cpu_start
+        self.convex_fit = fit
+        self.num_documents = fit.num_documents
         self.trainer.remove_callback(ProgressCallback)
+        history: list[dict[str, float]] = []
         score = "on all documents: too few to choose and calibrate on"
-        self.num_documents = figures["num_documents"]
-        if not figures["fits_validation"]:
+        if not fit.fits_validation:
             metric = str(self.args.metric_for_best_model)
             measured = self.trainer.evaluate()
             score = f"validation {short_name(metric)} {100 * measured[metric]:6.2f}"
-            times = {"seconds": figures["seconds"], "training_cpu_seconds": figures["cpu_seconds"]}
-            figures["history"] = [{**measured, "epoch": 0, "step": 0, **times}]
+            times = {"seconds": seconds, "training_cpu_seconds": cpu_seconds}
+            history = [{**measured, "epoch": 0, "step": 0, **times}]
         if self.trainer.is_world_process_zero():
-            tqdm.write(f"  fitted  {score}  {figures['seconds']:5.0f} s")
-        self.fitted = {**figures, "parameters": self.num_parameters}
+            tqdm.write(f"  fitted  {score}  {seconds:5.0f} s")
+        self.fitted = {
+            "seconds": seconds,
+            "cpu_seconds": cpu_seconds,
+            "num_documents": fit.num_documents,
+            "parameters": self.num_parameters,
+            "history": history,
+            "losses": [],  # of steps
+            "chosen": fit.chosen,
+            "fits_validation": fit.fits_validation,
+            "term_weights": self.model.config.term_weights,
+        }
+        return fit
 
     def calibrate(self, method: str | None = None) -> dict[str, Any]:
         """Calibrates the model on validation documents, or on those that folds left out, see `calibrate_on`."""
-        return calibrate_on(self.trainer, self.parts["validation"], self.in_validation, method, self.left_out)
+        scored = self.convex_fit.left_out if self.convex_fit else ()
+        return calibrate_on(self.trainer, self.parts["validation"], self.in_validation, method, scored)
 
     def test(self, **metadata: Any) -> Report:
         """Evaluates the model on test documents, with its calibration and its thresholds, by `make_report`."""

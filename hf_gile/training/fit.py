@@ -2,7 +2,7 @@
 
 study = Study(Options(), args, TextTask(parts, labels))
 experiment = fit(study)                # chooses an encoder, and fits a model over it
-study.record("auto", experiment)       # calibrates it, measures it on the test documents, saves it with a card
+study.record("auto", experiment)       # calibrates it, measures it, fits it again, and saves it with a card
 study.show()
 """
 
@@ -24,7 +24,7 @@ from ..models import GileConfig, GileForSequenceClassification, GileProcessor, L
 from ..settings import only_read
 from .calibration import calibrate
 from .collator import GileDataCollator, LabelSampler
-from .convex import READ_OF_MANY, LearnWords, can_be_fitted, fit_convex, is_feasible
+from .convex import READ_OF_MANY, ConvexFit, can_be_fitted, fit_convex, is_feasible
 from .distillation import MOST_TEXTS, Distilled, check_teacher, distill, static_config, teach
 from .encoders import FoundEncoder, prompt_of, text_encoders
 from .experiment import Experiment, encode_parts, pretrained_optimizer, with_a_label
@@ -79,102 +79,115 @@ class Start:
     """What a model starts from, and how it is trained.
 
     Args:
-        is_convex: Whether it is fitted as convex problems, over an encoder that stays frozen, or in steps.
-        location: Name or folder of the pretrained encoder; None for words.
-        name: Name of the encoder, if it differs from `location`.
+        is_convex: Whether `fit_convex` fits the head over a frozen encoder; otherwise the model is trained in steps.
+        location: Name or folder of the pretrained encoder, or of the saved model to train further; None for words.
+        name: Name of the pretrained encoder, which tells its prompt.
         max_words: Maximum number of words read of each document; by default that of the encoder.
         neighbours: Whether to store the vectors of training documents.
-        learn_words: Learns the word vectors, if training documents have to tell them.
     """
 
     is_convex: bool
     location: str | None = None
-    name: str | None = None
+    name: str = ""
     max_words: int | None = None
     neighbours: bool = False
-    learn_words: LearnWords | None = None
 
 
 def fit(study: Study) -> Experiment:
-    """Trains a model on the documents of a study, by its options. Their order does not matter.
+    """Trains a model on the documents of a study, by its options. The order of the documents does not matter.
+
+    | stage | function |
+    | --- | --- |
+    | choose the encoder, and whether to fit only the head | `choose_start` |
+    | create the model, or load one to train further | `new_model`, `saved_model` |
+    | encode the labels | `GileForSequenceClassification.set_labels` |
+    | with text_encoder static: distil the encoder to a table | `distill` |
+    | encode the documents, once for a frozen encoder | `encode_parts` |
+    | fit the head, or train the model in steps | `Experiment.fit_convex`, `Experiment.fit` |
+
+    `Study.record` calibrates, measures and saves the model.
 
     Args:
         study: Documents, labels and options.
 
     Returns:
         The trained model with its documents; `fitted` says how it was trained.
+
+    Raises:
+        ValueError: If options are incompatible with each other, with the documents or with the saved model.
     """
-    set_seed(study.args.seed)
-    study.task = in_hash_order(study.task)
-    experiment, start = _prepare(study)
-    if start.is_convex:
-        experiment.fit_convex(
-            start.neighbours, start.learn_words
-        )  # which chooses the output layer, and so the number of parameters
-    study.say(f"\n{AUTO}: {experiment.num_parameters:,} parameters")
-    if start.is_convex:
-        study.say(_describe_form(experiment.fitted["chosen"]))
-    else:
-        experiment.fit(study.options.patience)
-    return experiment
-
-
-def _describe_form(chosen: Mapping[str, float]) -> str:
-    """Says whether the joint space of GILE or a bilinear form compares documents and labels, and why."""
-    form = "the joint space of GILE" if "pull" in chosen else "a bilinear form"
-    sentence = f"  documents and labels are compared by {form}"
-    if "joint_loss" not in chosen:
-        return sentence
-    return (
-        f"{sentence}: on documents and labels left out, the loss of a document is {chosen['joint_loss']:.3f} with the "
-        f"joint space, {chosen['bilinear_loss']:.3f} with the bilinear form"
-    )
-
-
-def _prepare(study: Study) -> tuple[Experiment, Start]:
-    """Returns a new or a saved model with encoded documents, and what it starts from."""
-    options = study.options
     args = study.args
-    if options.start_from is not None:
-        start = Start(is_convex=False, neighbours=bool(options.neighbours))
-        changes: dict[str, Any] = {} if options.lexical is None else {"lexical": options.lexical}
-        model, processor = saved_model(study, options.start_from, options.freeze_text_encoder, **changes)
-    else:
-        with args.main_process_first(desc="text encoder"):
-            start = choose_start(study)
-        model, processor = new_model(study, start)
-    if start.neighbours and not (start.is_convex and model.config.lexical):
-        raise ValueError("neighbours need a convex fit with lexical terms: leave out --neighbours")
+    set_seed(args.seed)
+    study.task = in_hash_order(study.task)
+    with args.main_process_first(desc="text encoder"):
+        start = choose_start(study)
+    model, processor = _untrained_model(study, start)
     task = replace(study.task, labels=study.labels_of(model))
     model.set_labels(task.labels, processor)
-    if options.text_encoder == STATIC:
+    if study.options.text_encoder == STATIC:
         model, processor = _distilled(study, model, processor)
-    text_config = model.config.text_config
     model.loss_function = GileLoss()
     with args.main_process_first(desc="words and columns"):
-        if text_config.has_fixed_pooling:
+        if model.config.text_config.has_fixed_pooling:
             model.to(args.device)
         parts = _encode(task, model, processor, study.num_seen, start, args.bf16)
     optimizer = None
-    if start.is_convex:  # the fit sets lexical weights itself
-        if start.location is None and options.word_vectors is None:
-            learn_words = partial(
-                latent_word_vectors,
-                vocab_size=text_config.vocab_size,
-                size=text_config.embedding_size,
-                ignored=processor.tokenizer.all_special_ids,
-            )
-            set_word_vectors(model, learn_words(parts["train"]["input_ids"]))
-            start = replace(start, learn_words=learn_words)
-    else:
-        if model.config.lexical:
-            set_lexical_weights(model, parts["train"]["lexical_ids"])
-        if text_config.reads_pretrained:
-            optimizer = pretrained_optimizer(model, args, options.text_encoder_learning_rate)
+    if not start.is_convex and model.config.text_config.reads_pretrained:
+        optimizer = pretrained_optimizer(model, args, study.options.text_encoder_learning_rate)
     sampler = LabelSampler(len(task.labels), _NUM_NEGATIVES, columns=range(study.num_seen), seed=args.seed)
-    encoder = options.start_from or start.location
-    experiment = study.experiment(AUTO, model, processor, parts, sampler, optimizer=optimizer, encoder=encoder)
-    return experiment, start
+    experiment = study.experiment(AUTO, model, processor, parts, sampler, optimizer=optimizer, encoder=start.location)
+    if start.is_convex:
+        _fit_head(study, start, experiment)
+    else:
+        _fit_in_steps(study, experiment)
+    return experiment
+
+
+def _untrained_model(study: Study, start: Start) -> tuple[GileForSequenceClassification, GileProcessor]:
+    """Creates a new model, or loads the saved model that is trained further."""
+    options = study.options
+    if options.start_from is None:
+        return new_model(study, start)
+    return saved_model(
+        study, options.start_from, lexical=options.lexical, freeze_text_encoder=options.freeze_text_encoder
+    )
+
+
+def _fit_head(study: Study, start: Start, experiment: Experiment) -> None:
+    """Fits the head, and prints its form. Over words without a file of word vectors, these are computed first."""
+    learn_words = None
+    if start.location is None and study.options.word_vectors is None:
+        text_config = experiment.model.config.text_config
+        learn_words = partial(
+            latent_word_vectors,
+            vocab_size=text_config.vocab_size,
+            size=text_config.embedding_size,
+            ignored=experiment.processor.tokenizer.all_special_ids,
+        )
+        set_word_vectors(experiment.model, learn_words(experiment.parts["train"]["input_ids"]))
+    fit = experiment.fit_convex(start.neighbours, learn_words)
+    study.say(f"\n{AUTO}: {experiment.num_parameters:,} parameters")  # the form decides how many
+    study.say(_describe_form(fit))
+
+
+def _fit_in_steps(study: Study, experiment: Experiment) -> None:
+    """Trains the model in steps, with lexical weights of the training documents."""
+    if experiment.model.config.lexical:
+        set_lexical_weights(experiment.model, experiment.parts["train"]["lexical_ids"])
+    study.say(f"\n{AUTO}: {experiment.num_parameters:,} parameters")
+    experiment.fit(study.options.patience)
+
+
+def _describe_form(fit: ConvexFit) -> str:
+    """Says whether the joint space of GILE or a bilinear form compares documents and labels, and why."""
+    form = "a bilinear form" if fit.regularisation.pull is None else "the joint space of GILE"
+    sentence = f"  documents and labels are compared by {form}"
+    if "joint_loss" not in fit.losses:
+        return sentence
+    return (
+        f"{sentence}: on documents and labels left out, the loss of a document is {fit.losses['joint_loss']:.3f} with "
+        f"the joint space, {fit.losses['bilinear_loss']:.3f} with the bilinear form"
+    )
 
 
 def _encode(
@@ -190,10 +203,10 @@ def _encode(
     Documents without a known label are left out if each has one label, as such a document gets its best label.
     """
     config = model.config
-    most = None
+    max_read = None
     if start.is_convex and not is_feasible(len(task.parts["train"]), num_seen, config.text_config.pooled_size):
-        most = READ_OF_MANY
-    parts = encode_parts(task, model, processor, bf16, most, start.neighbours)
+        max_read = READ_OF_MANY
+    parts = encode_parts(task, model, processor, bf16, max_read, reads_all=start.neighbours)
     if config.problem_type == "single_label_classification":
         return with_a_label(parts)
     config.thresholds = stored_rule(task.parts, task.gold)
@@ -216,7 +229,10 @@ def _distilled(
 
 
 def new_model(study: Study, start: Start) -> tuple[GileForSequenceClassification, GileProcessor]:
-    """Creates a model over a pretrained encoder or over the words of the documents, and its processor."""
+    """Creates a model over a pretrained encoder or over the words of the documents, and its processor.
+
+    The output layer of a convex fit is bilinear at first; the fit replaces it by GILE where that is better.
+    """
     options = study.options
     fields: dict[str, Any] = {
         "num_labels": len(study.task.labels),
@@ -235,7 +251,7 @@ def new_model(study: Study, start: Start) -> tuple[GileForSequenceClassification
     if start.location is not None:
         fields |= {"text_encoder_type": "transformer", "freeze_text_encoder": start.is_convex}
         model = model_from_text_encoder(start.location, **only_read(**fields))
-        prompts = options.prompts(prompt_of(start.name or start.location))
+        prompts = options.prompts(prompt_of(start.name))
         return model, processor_from_text_encoder(start.location, model.config, **prompts)
     if start.is_convex:
         fields |= {"text_encoder_type": "nn", "embedding_size": _LATENT_SIZE}
@@ -254,7 +270,6 @@ def new_model(study: Study, start: Start) -> tuple[GileForSequenceClassification
 def saved_model(
     study: Study,
     folder: str,
-    freeze: bool | None = None,
     encoder_options: dict[str, Any] | None = None,
     **changes: Any,
 ) -> tuple[GileForSequenceClassification, GileProcessor]:
@@ -263,15 +278,13 @@ def saved_model(
     Args:
         study: Documents and labels.
         folder: Folder of the model.
-        freeze: Whether its encoder is frozen; by default as it was.
         encoder_options: Changed fields of the configuration of a pretrained encoder.
-        changes: Changed fields of `GileConfig`.
+        changes: Changed fields of `GileConfig`; those that are None stay as they were.
     """
+    fields = {name: value for name, value in changes.items() if value is not None}
     # Calibration and thresholds belong to the old weights, and perhaps to another problem type.
-    changes |= {"calibration": {}, "thresholds": {}, "usual_score": 0.0, "problem_type": study.problem_type}
-    if freeze is not None:
-        changes["freeze_text_encoder"] = freeze
-    config = GileConfig.from_pretrained(folder, **changes)
+    fields |= {"calibration": {}, "thresholds": {}, "usual_score": 0.0, "problem_type": study.problem_type}
+    config = GileConfig.from_pretrained(folder, **fields)
     for name, value in (encoder_options or {}).items():
         setattr(config.text_config.text_encoder_config, name, value)
     model = GileForSequenceClassification.from_pretrained(folder, config=config)
@@ -284,10 +297,20 @@ def choose_start(study: Study) -> Start:
     """Chooses the encoder and the way of training, and prints the choice.
 
     Raises:
-        ValueError: If a static encoder has no encoder to learn from.
+        ValueError: If a static encoder has no encoder to learn from, or neighbours are wanted without a convex fit.
     """
     options = study.options
-    start = Start(True, options.encoder, options.encoder, options.max_words, bool(options.neighbours))
+    if options.neighbours and (options.start_from is not None or options.lexical is False):
+        raise ValueError("neighbours need a convex fit with lexical terms: leave out --neighbours")
+    if options.start_from is not None:
+        return Start(is_convex=False, location=options.start_from)
+    start = Start(
+        is_convex=True,
+        location=options.encoder,
+        name=options.encoder or "",
+        max_words=options.max_words,
+        neighbours=bool(options.neighbours),
+    )
     reason = ""
     if options.text_encoder in (AUTO, STATIC):
         best = choose_encoder(study.task)
@@ -308,9 +331,11 @@ def choose_start(study: Study) -> Start:
         size = AutoConfig.from_pretrained(start.location, trust_remote_code=False).hidden_size
         if not is_feasible(number, study.num_seen, size):
             if options.lexical is False:
-                over = options.encoder or "words"
-                study.say(f"{number:,} documents x {study.num_seen:,} labels: trained in steps, over {over}")
-                return Start(False, options.encoder, max_words=options.max_words)
+                study.say(
+                    f"{number:,} documents x {study.num_seen:,} labels: trained in steps, "
+                    f"over {options.encoder or 'words'}"
+                )
+                return replace(start, is_convex=False, location=options.encoder)
             start = replace(start, max_words=options.max_words or _TRUNCATED_WORDS)
             if options.neighbours is None:
                 start = replace(start, neighbours=number <= _MOST_STORED)
@@ -403,16 +428,13 @@ def can_fit_labels(teacher: GileForSequenceClassification) -> bool:
     return can_be_fitted(static_config(teacher.config, 1))
 
 
-def fit_labels(distilled: Distilled, parts: Mapping[str, Dataset]) -> dict[str, Any]:
+def fit_labels(distilled: Distilled, parts: Mapping[str, Dataset]) -> None:
     """Fits the rows, weights of terms and calibration of a static model to labelled texts, as training does.
 
     Args:
         distilled: The model, which is changed; its unit must be that of `hf-gile train`, see `can_be_fitted`.
         parts: Texts with the columns `text` and `labels`, ids of labels of the model: `train`, which the table may be
             fitted to, and `validation`, which it may not.
-
-    Returns:
-        The result of `fit_convex`.
 
     Raises:
         ValueError: If the head of the model is of another kind, or no text has a label.
@@ -431,10 +453,9 @@ def fit_labels(distilled: Distilled, parts: Mapping[str, Dataset]) -> dict[str, 
     start = Start(is_convex=True, neighbours=bool(config.neighbours))
     task = TextTask({part: parts[part] for part in ("train", "validation")}, labels)
     encoded = _encode(task, model, processor, len(counts), start)
-    figures = fit_convex(model, encoded, start.neighbours)
-    if not figures["fits_validation"]:
+    fit = fit_convex(model, encoded, start.neighbours)
+    if not fit.fits_validation:
         # On validation documents alone, however few: the table may be fitted to the others.
         collator = GileDataCollator(processor)
         batches: Any = DataLoader(encoded["validation"], _READ_AT_ONCE, collate_fn=collator)
-        figures["calibration"] = calibrate(model, batches, raise_unseen=True)
-    return figures
+        calibrate(model, batches, raise_unseen=True)

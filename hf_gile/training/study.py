@@ -151,16 +151,19 @@ class Study:
     def record(self, name: str, experiment: Experiment) -> None:
         """Calibrates a trained model, measures it on the test documents, and saves it in OUTPUT_DIR/NAME/model.
 
-        Its result is that of `calibrate`, and `test`, the metrics of the report of its card, with
-        `test_documents_per_second`, from texts to the scores of all labels. Only then `fit_again` fits it on further
-        documents; `fitted_again_on` is their number.
+        1. `calibrate` fits probabilities and thresholds on documents left out.
+        2. `Experiment.test` measures the model on the test documents; its report is that of the card.
+        3. `fit_again` fits it also on the parts that were cut from the training documents.
+        4. The results, the model and its card are saved.
+
+        The entry in `results` has the result of `calibrate`, the metrics as `test`, with `test_documents_per_second`,
+        from texts to the scores of all labels, and `fitted_again_on`, the number of documents of the last fit, or 0.
         """
         result = self.calibrate(experiment)
         report = experiment.test(dataset=self.tested_on or self.info.dataset_name)
-        result["test"] = test_metrics(report)
         texts = list(self.task.texts("test", 256))
         speed = documents_per_second(experiment.model, experiment.processor, texts, self.args.bf16)
-        result["test"]["test_documents_per_second"] = speed
+        result["test"] = {**test_metrics(report), "test_documents_per_second": speed}
         is_saved = type(experiment.model) is GileForSequenceClassification  # baselines of the paper are only evaluated
         has_report = is_saved and self.options.make_cards and self.args.process_index == 0
         if has_report:
@@ -185,8 +188,9 @@ class Study:
             The result of the fit, and `calibration`, which is empty if validation documents were fitted on.
         """
         calibration: dict[str, Any] = {}
-        if experiment.fitted.get("fits_validation"):
-            self.num_documents = experiment.fitted["num_documents"]
+        fit = experiment.convex_fit
+        if fit is not None and fit.fits_validation:
+            self.num_documents = fit.num_documents
             counts = {label.id: label.count for label in experiment.labels}
             self.described = self.described.with_counts(counts)
             self.say("  probabilities stay uncalibrated, and a document gets its best label")
@@ -205,10 +209,11 @@ class Study:
         Returns:
             The number of documents that it is fitted on; 0 if it stays as it is, or was fitted on all of them before.
         """
-        if not self.task.cut or self.held_out or "chosen" not in experiment.fitted:
+        fit = experiment.convex_fit
+        if not self.task.cut or self.held_out or fit is None:
             return 0
         parts = {part: experiment.parts[part] for part in ("train", *self.task.cut)}
-        number = refit_convex(experiment.model, parts, experiment.fitted["chosen"])
+        number = refit_convex(experiment.model, parts, fit.regularisation)
         if number == self.num_documents:
             return 0
         printer(self.args)(f"  fitted again, with the same settings, on all {number:,} documents")

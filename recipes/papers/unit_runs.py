@@ -181,13 +181,15 @@ class UnitTrainer:
     def _saved_model(self, folder: str, options: dict[str, Any]) -> tuple[Any, GileProcessor]:
         """Loads the model to start from, with the fields that training may change."""
         settings = self.settings
-        changes: dict[str, Any] = {"joint_dropout": settings.joint_dropout}
-        if settings.lexical is not None:
-            changes["lexical"] = settings.lexical
-        if weights := settings.json_object("term_weights"):
-            changes["term_weights"] = weights
-        freeze = bool(settings.freeze_text_encoder)
-        model, processor = saved_model(self.study, folder, freeze, encoder_options=options, **changes)
+        model, processor = saved_model(
+            self.study,
+            folder,
+            encoder_options=options,
+            joint_dropout=settings.joint_dropout,
+            lexical=settings.lexical,
+            term_weights=settings.json_object("term_weights") or None,
+            freeze_text_encoder=bool(settings.freeze_text_encoder),
+        )
         if settings.freeze_word_vectors:
             model.get_input_embeddings().requires_grad_(False)
         return model, processor

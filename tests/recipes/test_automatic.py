@@ -5,6 +5,7 @@ import random
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,7 +21,8 @@ from hf_gile.models.text_encoders_gile import TransformerEncoder
 from hf_gile.training import distill, fit_labels, teach
 from hf_gile.training import fit as fitting
 from hf_gile.training.encoders import FoundEncoder
-from hf_gile.training.fit import choose_encoder, leave_one_out
+from hf_gile.training.fit import choose_encoder, choose_start, leave_one_out
+from hf_gile.training.options import Options
 from hf_gile.training.task import TextTask, in_hash_order
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -217,6 +219,12 @@ def test_encoders_in_doubt_are_measured_on_training_documents(in_doubt):
     assert re.fullmatch(
         r"the average precision on 33 training documents is: ada/noise \d\d\.\d, ada/clear 100\.0", best.reason
     )
+
+
+@pytest.mark.parametrize("options", [{"lexical": False}, {"start_from": "folder"}])
+def test_neighbours_need_a_convex_fit_with_words(options):
+    with pytest.raises(ValueError, match="neighbours need a convex fit with lexical terms"):
+        choose_start(SimpleNamespace(options=Options(neighbours=True, **options)))
 
 
 def test_leave_one_out_is_a_fit_on_all_other_documents(monkeypatch):

@@ -22,14 +22,14 @@ from hf_gile.training import (
     model_from_text_encoder,
     processor_from_text_encoder,
 )
+from hf_gile.training.convex import Regularisation, fit_convex, fit_head, fitting
 from hf_gile.training.convex import documents as documents_module
-from hf_gile.training.convex import fit_convex, fit_head, fitting
 from hf_gile.training.convex.documents import Documents
 from hf_gile.training.convex.head import refit_head
 from hf_gile.training.convex.label_side import CONSTANT, Joint, fit_bilinear, fit_joint, fit_rows, score_rows
 from hf_gile.training.convex.losses import binary_loss, listwise_loss
 from hf_gile.training.convex.term_weights import Example, fit_term_weights, raise_unseen
-from hf_gile.training.experiment import _some_pooled
+from hf_gile.training.experiment import _pool_sample
 
 LABELS, SIZE = 6, 5
 
@@ -227,10 +227,10 @@ def test_the_head_ranks_seen_and_unseen_labels(number):
     assert correct[test.gold[:, 0] > 0].float().mean() > 0.8
     assert not head.rows.seen[0]
     assert scores.dtype == torch.float32
-    assert bool(head.left_out) == (number == 24)
+    assert bool(head.fit.left_out) == (number == 24)
     if number == 24:
-        logits = torch.cat([batch["logits"] for batch in head.left_out])
-        labels = torch.cat([batch["labels"] for batch in head.left_out])
+        logits = torch.cat([batch["logits"] for batch in head.fit.left_out])
+        labels = torch.cat([batch["labels"] for batch in head.fit.left_out])
         assert len(logits) == len(train) + len(validation)  # each is left out once
         correct = (logits.argmax(1) == labels[:, 0])[labels[:, 0] > 0]
         assert 0.7 < correct.float().mean() < 1.0
@@ -298,7 +298,7 @@ def test_few_documents_of_a_label_rank_no_worse_than_the_cosine():
     gold = test.gold[:, 0]
     assert (by_head == gold).sum() > 1.02 * (by_cosine == gold).sum()
     assert head.term_weights["seen"]["joint"] == head.term_weights["seen"]["rows"] == 1
-    assert head.fits_validation
+    assert head.fit.fits_validation
 
 
 def test_labels_added_to_few_documents_do_not_displace_seen_labels():
@@ -361,7 +361,7 @@ def test_a_fitted_model_scores_like_the_fit(make, monkeypatch, problem_type, lex
         return heads[0][0]
 
     monkeypatch.setattr(fitting, "fit_head", fit)
-    result = fit_convex(model, parts)
+    fit_convex(model, parts)
     with torch.no_grad():
         with monkeypatch.context() as context:
             context.setattr(model.gile, "read_labels", None)  # the fit encoded the labels, and stored their codes
@@ -377,8 +377,8 @@ def test_a_fitted_model_scores_like_the_fit(make, monkeypatch, problem_type, lex
     expected = scores_of(head, functional.normalize(h, dim=-1), functional.normalize(e, dim=-1), words)
     torch.testing.assert_close(logits, expected, atol=1e-3, rtol=1e-4)
     assert model.gile.label_rows.weight.any(1).tolist() == [True, True, True, False]
-    assert result["term_weights"] == model.config.term_weights
-    assert ("match" in result["term_weights"]["seen"]) == lexical
+    assert model.config.term_weights == head.term_weights
+    assert ("match" in head.term_weights["seen"]) == lexical
     if "single" in problem_type:
         gold = torch.tensor(parts["train"]["labels"])[:, 0]
         assert (logits[:, :3].argmax(1) == gold).float().mean() > 0.7
@@ -389,9 +389,9 @@ def test_a_fitted_model_scores_like_the_fit(make, monkeypatch, problem_type, lex
 def test_a_model_gets_the_output_layer_that_was_fitted(make, monkeypatch, tmp_path, before, pull):
     fields = {"joint_size": 7, "joint_act": "relu"} if before == "gile" else {}
     model, processor, parts = make(output_layer=before, **fields)
-    chosen = {"rows_l2": 0.1, "bilinear_l2": 1.0} | ({} if pull is None else {"pull": pull})
+    regularisation = Regularisation(rows_l2=0.1, pull=pull)
     weights = {"seen": {"rows": 1.0, "cosine": 1.0, "joint": 1.0}, "unseen": {"cosine": 1.0, "joint": 1.0}}
-    monkeypatch.setattr(fitting, "fit_head", lambda train, _, e, *others: refit_head(train, e, chosen, weights))
+    monkeypatch.setattr(fitting, "fit_head", lambda train, _, e, *others: refit_head(train, e, regularisation, weights))
     fit_convex(model, parts)
     layers = model.config.output_layer, model.config.joint_size, model.config.joint_act
     assert layers == (("bilinear", 500, "relu") if pull is None else ("gile", 12, "tanh"))
@@ -443,14 +443,14 @@ def test_word_rows_follow_their_labels(make, tmp_path):
 def test_on_large_data_some_documents_are_encoded_and_all_have_words(make, tmp_path):
     model, processor, parts = make("multi_label_classification", lexical=True)
     rows = parts["train"].remove_columns("pooled_embeds")
-    some = _some_pooled(rows, model, processor, bf16=False, most=9)
+    some = _pool_sample(rows, model, processor, bf16=False, number=9)
     is_read = torch.tensor(some["pooled_embeds"]).any(1)
     assert is_read.sum() == 9
     torch.testing.assert_close(
         torch.tensor(some["pooled_embeds"])[is_read], torch.tensor(parts["train"]["pooled_embeds"])[is_read]
     )
-    result = fit_convex(model, {**parts, "train": some})
-    assert result["term_weights"]["seen"]["words"] >= 0
+    fit_convex(model, {**parts, "train": some})
+    assert model.config.term_weights["seen"]["words"] >= 0
     assert model.gile.label_rows.bias.bool().tolist() == [True, True, True, False]
     assert (model.gile.word_rows.sizes > 0).all()
 

@@ -152,7 +152,7 @@ def test_sampled_encoding_also_samples_validation_documents_evenly(make):
     experiment = make()
     rows = Dataset.from_dict({"text": ["a navy thing"] * 12, "labels": [[name] for name in WORDS] * 3})
     task = TextTask({"validation": rows, "test": rows}, experiment.labels)
-    encoded = encode_parts(task, experiment.model, experiment.processor, most=4)
+    encoded = encode_parts(task, experiment.model, experiment.processor, max_read=4)
     assert len(encoded["test"]) == 12
     assert encoded["validation"]["labels"][:] == [[0], [3], [2], [1]]  # rows 0, 3, 6 and 9
 

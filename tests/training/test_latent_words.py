@@ -51,7 +51,7 @@ def test_a_word_model_is_fitted_without_steps(tmp_path):
     encoded = encode_dataset(Dataset.from_dict({"text": texts, "labels": gold}), processor, labels)
     set_word_vectors(model, latent_word_vectors(encoded["input_ids"], len(tokenizer), 4, tokenizer.all_special_ids))
     parts = {"train": encoded, "validation": encoded.select(range(6))}
-    assert fit_convex(model, parts)["chosen"]
+    assert fit_convex(model, parts).chosen
     assert model.gile.label_rows.weight.any(1).all()
     model.save_pretrained(tmp_path)
     loaded = GileForSequenceClassification.from_pretrained(tmp_path)

@@ -1,4 +1,6 @@
-"""Documents as convex fits use them, and folds of documents and labels: parts to fit on, and to choose settings on.
+"""Documents as convex fits use them, and folds: documents to fit on, and documents to choose settings on.
+
+Documents are left out of a fold; labels are held out, and become unseen for it.
 
 Shapes: N documents, L labels, P size of a vector, G gold labels of a document, E excluded labels.
 """
@@ -36,7 +38,8 @@ class Documents:
         vectors: `(N, P)` vectors of length 1, float32; zeros for documents that were not encoded.
         gold: `(N, G)` gold columns, padded with -100.
         excluded: `(N, E)` columns of labels that are not candidates, padded with -100.
-        numbers: `(N,)` numbers of the documents, by which their words are looked up; None if words are not compared.
+        numbers: `(N,)` positions among the training documents followed by those for validation, by which words are
+            looked up; None if words are not compared.
     """
 
     vectors: Tensor
@@ -129,12 +132,12 @@ class Fold:
 
     Args:
         train: Documents to fit on.
-        others: Documents left out.
+        left_out: Documents to choose on.
         labels: `(L, P)` vectors of the labels.
     """
 
     train: Documents
-    others: Documents
+    left_out: Documents
     labels: Tensor
 
     @cached_property
@@ -152,7 +155,7 @@ def folds_of_documents(
     train: Documents,
     validation: Documents,
     labels: Tensor,
-    is_enough: bool,
+    validation_suffices: bool,
 ) -> list[Fold]:
     """Returns folds that hold out documents: validation documents, and a quarter of the others unless these suffice.
 
@@ -160,10 +163,10 @@ def folds_of_documents(
         train: Documents to fit on.
         validation: Documents that are left out of every fold.
         labels: `(L, P)` vectors of the labels.
-        is_enough: Whether validation documents suffice; there is one fold then.
+        validation_suffices: Whether validation documents suffice; there is one fold then.
     """
     held = torch.full((len(labels),), -1)
-    return _folds(train, validation, labels, held, 1 if is_enough else FOLDS, is_enough)
+    return _folds(train, validation, labels, held, 1 if validation_suffices else FOLDS, validation_suffices)
 
 
 def folds_of_labels(
@@ -171,7 +174,7 @@ def folds_of_labels(
     validation: Documents,
     labels: Tensor,
     number: int,
-    is_enough: bool,
+    validation_suffices: bool,
 ) -> list[Fold]:
     """Returns folds that also hold out a quarter of the seen labels, with the documents that have no other labels.
 
@@ -182,7 +185,7 @@ def folds_of_labels(
         validation: As in `folds_of_documents`.
         labels: As in `folds_of_documents`.
         number: Maximum number of folds.
-        is_enough: As in `folds_of_documents`.
+        validation_suffices: As in `folds_of_documents`.
     """
     counts = train.counts(len(labels))
     if int((counts > 0).sum()) < 2:
@@ -191,7 +194,7 @@ def folds_of_labels(
     order = columns[torch.randperm(len(columns), generator=torch.Generator().manual_seed(0))]
     held = torch.full((len(labels),), -1)
     held[order] = torch.arange(len(columns)) % min(FOLDS, len(columns))
-    return _folds(train, validation, labels, held, min(number, len(columns)), is_enough)
+    return _folds(train, validation, labels, held, min(number, len(columns)), validation_suffices)
 
 
 def may_be_held_out(counts: Tensor) -> Tensor:
@@ -206,21 +209,21 @@ def _folds(
     labels: Tensor,
     held: Tensor,
     number: int,
-    is_enough: bool,
+    validation_suffices: bool,
 ) -> list[Fold]:
-    """Returns up to `number` folds; `held` are the `(L,)` folds that leave out each label, -1 for none."""
-    left_out = torch.full((len(train),), -1) if is_enough else spread(train, len(held))
+    """Returns up to `number` folds; `held` are the `(L,)` folds that hold out each label, -1 for none."""
+    fold_of = torch.full((len(train),), -1) if validation_suffices else spread(train, len(held))
     folds = []
     for position in range(number):
-        fit = train.take(left_out != position)
+        fit = train.take(fold_of != position)
         is_held = (fit.gold >= 0) & (held[fit.gold.clamp(min=0)] == position)
         remaining = replace(fit, gold=fit.gold.masked_fill(is_held, PADDING))
         fit = remaining.take(remaining.has_gold | ~fit.has_gold)
         if bool(fit.has_gold.any()):
-            others = validation.joined(train.take(left_out == position))
-            others = others.take(others.is_read)
+            left_out = validation.joined(train.take(fold_of == position))
+            left_out = left_out.take(left_out.is_read)
             most = max(FEW, EXAMPLE_SCORES // (len(held) * number))
-            folds.append(Fold(fit, others.take(slice(most)), labels))
+            folds.append(Fold(fit, left_out.take(slice(most)), labels))
     return folds
 
 

@@ -5,7 +5,6 @@ Vectors of documents and labels are computed once, with length 1. No fit stores 
 Shapes: N documents, L labels, P size of a vector, G gold labels of a document.
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,7 +26,7 @@ from ..calibration.calibrating import with_number
 from ..collator import pad_indices
 from ..starting import set_lexical_weights, set_word_vectors
 from .documents import Documents, may_be_held_out
-from .head import LARGEST, CompareWords, Head, fit_head, refit_head
+from .head import LARGEST, CompareWords, ConvexFit, Head, Regularisation, fit_head, refit_head
 from .label_side import Joint
 from .word_rows import WordRegression, feature_counts, named_labels
 
@@ -60,7 +59,7 @@ def fit_convex(
     parts: Mapping[str, Dataset],
     neighbours: bool = False,
     learn_words: LearnWords | None = None,
-) -> dict[str, Any]:
+) -> ConvexFit:
     """Fits the head over the frozen encoder of a model by `fit_head`, instead of training.
 
     It sets the rows of labels, V of the bilinear unit, the factor of the cosine and `config.term_weights`. Seen labels
@@ -76,15 +75,11 @@ def fit_convex(
             documents of labels that are held out.
 
     Returns:
-        `seconds` and `cpu_seconds` of the fit, `num_documents` that it is fitted on, the number of `parameters`,
-        `history` and `losses`, which are empty,
-        what was `chosen`, whether it `fits_validation` documents, too, the `term_weights`, and `left_out`, the batches
-        of `Head`.
+        How the head was fitted.
 
     Raises:
         ValueError: A model or documents that do not fit, or no training document with a label.
     """
-    start, cpu = time.perf_counter(), time.process_time()
     config = model.config
     if not can_be_fitted(config):
         raise ValueError(
@@ -100,36 +95,23 @@ def fit_convex(
     compare = regression = None
     if config.lexical:
         set_lexical_weights(model, parts["train"]["lexical_ids"])
-        words = [parts["train"], parts["validation"]]
-        compare, regression = _words(model, words, train, validation, neighbours)
+        compare, regression = _words(model, [parts["train"], parts["validation"]], train, validation, neighbours)
     one_label = config.problem_type == "single_label_classification"
     relearn = None
     if learn_words is not None and config.lexical:
         relearn = partial(_relearn, model, parts, learn_words)
     head = fit_head(train, validation, _of_length_1(e), one_label, compare, regression, relearn)
-    if head.fits_validation:
-        train = train.joined(validation)
-        _count_labels(model, train)
+    if head.fit.fits_validation:
+        _count_labels(model, train.joined(validation))
     _store(model, head, e)
-    return {
-        "seconds": time.perf_counter() - start,
-        "cpu_seconds": time.process_time() - cpu,
-        "num_documents": len(train),
-        "parameters": sum(tensor.numel() for tensor in (head.rows.weight, head.rows.bias, *head.form.tensors)) + 1,
-        "history": [],
-        "losses": [],
-        "chosen": head.chosen,
-        "fits_validation": head.fits_validation,
-        "term_weights": head.term_weights,
-        "left_out": head.left_out,
-    }
+    return head.fit
 
 
 @torch.no_grad()
 def refit_convex(
     model: GileForSequenceClassification,
     parts: Mapping[str, Dataset],
-    chosen: dict[str, float],
+    regularisation: Regularisation,
 ) -> int:
     """Fits the head of `fit_convex` again on more documents, with the same settings, and counts the labels again.
 
@@ -138,25 +120,34 @@ def refit_convex(
     Args:
         model: The fitted model.
         parts: Encoded documents as in `fit_convex`; all are fitted on.
-        chosen: What `fit_convex` chose.
+        regularisation: What `fit_convex` chose.
 
     Returns:
         The number of documents.
     """
     config = model.config
-    if model.label_set is None:
-        raise ValueError("the model stores no labels: call set_labels first")
     e = _label_vectors(model)
     first, *others = parts
     documents = _documents(model, parts, first)
     for part in others:
         documents = documents.joined(_documents(model, parts, part, len(documents)))
     regression = None
-    if "words_l2" in chosen:
-        rows = list(parts.values())
-        _, regression = _words(model, rows, documents, documents.take(slice(0)), bool(config.neighbours))
-    reads_all = config.label_rows == "full"
-    head = refit_head(documents, _of_length_1(e), chosen, config.term_weights, regression, reads_all)
+    if regularisation.words_l2 is not None:
+        _, regression = _words(
+            model,
+            list(parts.values()),
+            train=documents,
+            validation=documents.take(slice(0)),
+            neighbours=bool(config.neighbours),
+        )
+    head = refit_head(
+        documents,
+        _of_length_1(e),
+        regularisation,
+        config.term_weights,
+        regression,
+        has_rows=config.label_rows == "full",
+    )
     _count_labels(model, documents)
     _store(model, head, e)
     return len(documents)
@@ -317,8 +308,7 @@ def _words(
     config, gile, labels = model.config, model.gile, model.label_set
     if labels is None:
         raise ValueError("the model stores no labels: call set_labels first")
-    names = ["lexical_ids", "lexical_counts"]
-    rows = concatenate_datasets([part.select_columns(names) for part in parts])
+    rows = concatenate_datasets([part.select_columns(["lexical_ids", "lexical_counts"]) for part in parts])
     postings = Postings.build(labels, gile.output_layer.lexical().cpu(), torch.zeros(len(WORD_TERMS), len(labels)))
 
     def compare(numbers: Tensor) -> dict[str, Tensor]:

@@ -4,7 +4,7 @@ Shapes: N documents, L labels, P size of a vector.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 
 import torch
@@ -45,7 +45,7 @@ _FEWEST = 100
 """With fewer documents left out, each with one label, nothing is chosen."""
 
 _ENOUGH_TO_CALIBRATE = 100
-"""With fewer validation documents, probabilities and thresholds are fitted on all documents, see `Head.left_out`."""
+"""With fewer validation documents, probabilities and thresholds use all documents, see `ConvexFit.left_out`."""
 
 _L2_WITHOUT_CHOICE = 0.1  # of rows
 
@@ -68,6 +68,49 @@ CompareWords = Callable[[Tensor], dict[str, Tensor]]
 """Function from `(N,)` numbers of documents to the terms "match", "coverage" and "title", `(N, L)` each."""
 
 
+@dataclass(frozen=True)
+class Regularisation:
+    """How strongly the parts of a head are regularised.
+
+    Args:
+        rows_l2: L2 of rows of labels.
+        words_l2: L2 of rows of words; None without such rows.
+        bilinear_l2: L2 of the bilinear form, also of the form that a joint space starts from.
+        pull: Pull of the joint space to its start; None if the head has the bilinear form itself.
+    """
+
+    rows_l2: float = 1.0
+    words_l2: float | None = None
+    bilinear_l2: float = 1.0
+    pull: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ConvexFit:
+    """How a head was fitted: what is reported, and what calibration and a later fit need.
+
+    Args:
+        regularisation: What `fit_head` chose, or what `refit_head` was passed.
+        num_documents: Number of documents that the head is fitted on.
+        losses: Mean losses of a document left out, by what they compare.
+        fits_validation: Whether the head is also fitted on validation documents, so that nothing is calibrated on them.
+        left_out: If validation documents are few, batches to calibrate on: `logits`, `(N, L)`, and gold `labels`,
+            `(N, G)`, of all documents, each scored by the fit of a fold that leaves it out.
+    """
+
+    regularisation: Regularisation
+    num_documents: int
+    losses: Mapping[str, float] = field(default_factory=dict)
+    fits_validation: bool = False
+    left_out: Sequence[dict[str, Tensor]] = ()
+
+    @property
+    def chosen(self) -> dict[str, float]:
+        """The regularisation of the parts that the head has, and the losses, for `results.json`."""
+        figures = asdict(self.regularisation) | dict(self.losses)
+        return {name: value for name, value in figures.items() if value is not None}
+
+
 @dataclass(frozen=True, eq=False)
 class Head:
     """Result of `fit_head`.
@@ -76,24 +119,19 @@ class Head:
         rows: The rows of L labels.
         form: The joint space of GILE, or a bilinear form.
         term_weights: Weights of the terms, by group.
-        chosen: The chosen settings, for a report.
+        fit: How it was fitted.
         words: `(L, F)` rows of words, if words are compared.
-        fits_validation: Whether validation documents were fitted on, too.
         num_unseen: Number of unseen labels that the offset of unseen labels was chosen with; 0 without a choice.
         crowding: Measured with them, see `SharedRanking.crowding`.
-        left_out: If validation documents are few, batches to calibrate on: `logits`, `(N, L)`, and gold `labels`,
-            `(N, G)`, of all documents, each scored by the fit of a fold that leaves it out.
     """
 
     rows: Rows
     form: Bilinear | Joint
     term_weights: TermWeights
-    chosen: dict[str, float]
+    fit: ConvexFit
     words: csr_matrix | None = None
-    fits_validation: bool = False
     num_unseen: int = 0
     crowding: float = 1.0
-    left_out: Sequence[dict[str, Tensor]] = ()
 
 
 def fit_head(
@@ -107,21 +145,24 @@ def fit_head(
 ) -> Head:
     """Fits rows of labels, a joint space and the weights of terms, and chooses the regularisation on the data.
 
-    | stage | convex | chosen | on |
-    | --- | --- | --- | --- |
-    | rows | yes | L2 | `scaled_loss` of documents left out |
-    | rows of words | yes | L2 | average precision of documents left out |
-    | bilinear form | yes | L2 | loss of the weights of terms, labels held out |
-    | joint space of GILE | no, from the bilinear form on | pull to it | the same |
-    | weights of terms | yes | - | documents left out, seen and held-out labels |
-    | offset of unseen labels | no, a search | - | average precision of seen gold labels, all labels competing |
+    The stages, in their order:
+
+    | chosen or fitted | convex | on |
+    | --- | --- | --- |
+    | L2 of rows | yes | `scaled_loss` of documents left out |
+    | L2 of rows of words | yes | average precision of documents left out |
+    | rows and rows of words, of all documents and of each fold | yes | documents of the fold |
+    | L2 of the bilinear form | yes | loss of the weights of terms, labels held out |
+    | pull of the joint space of GILE to the bilinear form | no | the same |
+    | weights of terms | yes | documents left out, seen and held-out labels |
+    | offset of unseen labels | no, a search | average precision of seen gold labels, all labels competing |
 
     Seen labels are those with training documents. Documents left out are those for validation, and if there are few,
     quarters of the training documents as well. In each fold of labels a quarter of the seen labels is held out, with
     the documents that have no other labels. Validation documents with labels that no training document has count as
-    well. If some labels are unseen, weights of seen labels are fitted together with them, and otherwise without them.
-    With few documents of one label each, nothing is chosen, and validation documents are fitted on as well. The joint
-    space replaces the bilinear form unless the loss is lower without it, or N x L x P is large.
+    well. If a label is unseen, weights of seen labels are fitted together with those of unseen labels, and otherwise
+    before them. With few documents of one label each, nothing is chosen, and validation documents are fitted on as
+    well. The joint space replaces the bilinear form unless the loss is lower without it, or N x L x P is large.
 
     Args:
         train: N documents for fitting.
@@ -139,7 +180,7 @@ def fit_head(
     """
     if not bool(train.has_gold.any()):
         raise ValueError("no training document has a label: there is nothing to fit")
-    if one_label and _count_told(train, validation, labels) < _FEWEST:
+    if one_label and _count_informative(train, validation, labels) < _FEWEST:
         return _fit_without_choice(train.joined(validation), labels, compare is not None)
     return _Fit(train, validation, labels, one_label, compare, regression, relearn).run()
 
@@ -147,43 +188,49 @@ def fit_head(
 def refit_head(
     documents: Documents,
     labels: Tensor,
-    chosen: dict[str, float],
+    regularisation: Regularisation,
     term_weights: TermWeights,
     regression: WordRegression | None = None,
-    reads_all: bool = True,
+    has_rows: bool = True,
 ) -> Head:
-    """Fits rows, rows of words and a joint space without choices; weights of terms stay as they are.
+    """Fits rows, rows of words and the form without choices; weights of terms stay as they are.
 
     Args:
         documents: N documents for fitting.
         labels: As in `fit_head`.
-        chosen: What `fit_head` chose, perhaps on fewer documents.
+        regularisation: What `fit_head` chose, perhaps on fewer documents.
         term_weights: The weights of terms that it fitted.
         regression: The words of the documents, if it fitted rows of words.
-        reads_all: Whether rows are fitted, rather than the frequencies of labels.
+        has_rows: Whether rows have weights; otherwise only biases, the frequencies of labels.
     """
     fold = Fold(documents, documents.take(slice(0)), labels)
-    max_iter = _ROW_STEPS if reads_all else 0
-    rows = fit_rows(documents, len(labels), chosen["rows_l2"], max_iter=max_iter)
-    form = forms_of()(fold, chosen)
+    max_iter = _ROW_STEPS if has_rows else 0
+    rows = fit_rows(documents, len(labels), regularisation.rows_l2, max_iter=max_iter)
+    form = cached_forms()(fold, regularisation)
     words = None
-    if regression is not None:
-        words = _fit_words(regression, fold, chosen["words_l2"])
-    return Head(rows, form, term_weights, chosen, words)
+    if regression is not None and regularisation.words_l2 is not None:
+        words = _fit_words(regression, fold, regularisation.words_l2)
+    return Head(rows, form, term_weights, ConvexFit(regularisation, len(documents)), words)
 
 
 class _Fit:
     """The stages of `fit_head`, in the order of `run`. Each stage stores what it fits on each fold, and its choices.
 
     Attributes:
-        document_folds: Folds that only hold out documents.
+        validation_suffices: Whether all folds are fitted on all training documents, and only validation documents are
+            left out.
+        has_rows: Whether rows have weights; otherwise only biases, the frequencies of labels.
+        has_joint: Whether a joint space is fitted.
+        document_folds: Folds that only leave out documents.
         label_folds: Folds that hold out labels, too.
-        whole: The fold of the result: it has all training documents.
-        weighed: The folds of documents on which weights of seen labels are fitted, if all labels are seen.
+        final: The fold of the result: it has all training documents.
+        folds_of_seen: The folds on which weights of seen labels are fitted before those of unseen labels: those of
+            documents if all labels are seen; otherwise none, and all weights are fitted together.
         rows: `Rows` of each fold.
         words: Rows of words of each fold, if words are compared.
         terms: Terms of the documents that a fold leaves out, for seen labels, but not "joint" and "cosine".
-        chosen: The chosen settings.
+        regularisation: The regularisation, as chosen so far.
+        losses: Mean losses of a document left out, see `ConvexFit`.
         weights: The weights of terms: at first those that the fitted ones are shrunk to.
     """
 
@@ -203,22 +250,23 @@ class _Fit:
         self.regression = regression
         self.seen = train.counts(len(labels)) > 0
         cost = len(train) * int(self.seen.sum()) * labels.shape[1]
-        self.is_enough = len(validation) >= (FEW if cost > _COSTLY / 4 else 3 * FEW)
-        self.reads_all = train.mostly_read and cost <= LARGEST
-        self.has_joint = self.reads_all and cost <= _COSTLY
-        self.document_folds = folds_of_documents(train, validation, labels, self.is_enough)
+        self.validation_suffices = len(validation) >= (FEW if cost > _COSTLY / 4 else 3 * FEW)
+        self.has_rows = train.mostly_read and cost <= LARGEST
+        self.has_joint = self.has_rows and cost <= _COSTLY
+        self.document_folds = folds_of_documents(train, validation, labels, self.validation_suffices)
         num_label_folds = 1 if cost > _COSTLY else FOLDS
-        self.label_folds = folds_of_labels(train, validation, labels, num_label_folds, self.is_enough)
-        self.whole = self.document_folds[0] if self.is_enough else Fold(train, validation, labels)
+        self.label_folds = folds_of_labels(train, validation, labels, num_label_folds, self.validation_suffices)
+        if relearn is not None:
+            self.label_folds = [_relearned(fold, relearn) for fold in self.label_folds]
+        self.final = self.document_folds[0] if self.validation_suffices else Fold(train, validation, labels)
         has_all = bool(self.seen.all()) or not self.label_folds
-        self.weighed = self.document_folds if has_all else []
+        self.folds_of_seen = self.document_folds if has_all else []
         self.rows: dict[Fold, Rows] = {}
         self.words: dict[Fold, csr_matrix] = {}
         self.terms: dict[Fold, dict[str, Tensor]] = {}
-        if relearn is not None:
-            self.label_folds = [_relearned(fold, relearn) for fold in self.label_folds]
-        self.form_of = forms_of()
-        self.chosen: dict[str, float] = {}
+        self.form_of = cached_forms()
+        self.regularisation = Regularisation(bilinear_l2=L2_OF_BILINEAR[0])
+        self.losses: dict[str, float] = {}
         self.weights = prior_of(one_label, compare is not None, regression is not None)
         self.num_unseen = 0
         self.crowding = 1.0
@@ -238,20 +286,23 @@ class _Fit:
             stage()
             progress.count(1)
         return Head(
-            self.rows[self.whole],
-            self.form_of(self.whole, self.chosen),
+            self.rows[self.final],
+            self.form_of(self.final, self.regularisation),
             self.weights,
-            self.chosen,
-            self.words.get(self.whole),
+            ConvexFit(
+                self.regularisation,
+                len(self.final.train),
+                self.losses,
+                left_out=self.score_left_out(),
+            ),
+            self.words.get(self.final),
             num_unseen=self.num_unseen,
             crowding=self.crowding,
-            left_out=self.score_left_out(),
         )
 
     def choose_l2_of_rows(self) -> None:
         """Chooses the L2 of rows on documents left out."""
-        self.chosen["rows_l2"] = 1.0
-        if not self.reads_all:
+        if not self.has_rows:
             return
         progress = Progress("choosing the L2 of rows", len(L2_OF_ROWS) * len(self.document_folds), "fit")
 
@@ -260,16 +311,16 @@ class _Fit:
             for fold in self.document_folds:
                 rows = fit_rows(fold.train, len(fold.labels), l2, self.rows.get(fold), max_iter=30)
                 self.rows[fold] = rows  # to start from
-                scores = score_rows(rows.take(fold.seen), fold.others.vectors)
-                total += scaled_loss(scores, fold.others.among(fold.seen))
+                scores = score_rows(rows.take(fold.seen), fold.left_out.vectors)
+                total += scaled_loss(scores, fold.left_out.among(fold.seen))
                 progress.count(1)
             return total
 
-        self.chosen["rows_l2"] = _best(L2_OF_ROWS, loss)
+        self.regularisation = replace(self.regularisation, rows_l2=_best(L2_OF_ROWS, loss))
         progress.bar.close()
 
     def choose_l2_of_words(self) -> None:
-        """Chooses the L2 of rows of words, and fits those of each fold of documents.
+        """Chooses the L2 of rows of words on documents left out.
 
         With many documents, it chooses on a sample of the labels, and on all validation documents if these suffice.
         """
@@ -279,8 +330,10 @@ class _Fit:
         folds = self.document_folds
         uses_names = len(folds[0].train) <= _FEW_DOCUMENTS
         if not uses_names:
-            others = self.validation if self.is_enough else None
-            folds = [_with_sampled_labels(fold, others) for fold in folds]
+            folds = [
+                _with_sampled_labels(fold, self.validation if self.validation_suffices else fold.left_out)
+                for fold in folds
+            ]
 
         def loss(l2: float) -> float:
             total = 0.0
@@ -289,86 +342,84 @@ class _Fit:
                 total += _precision_of_words(regression, fold, words)
             return -total
 
-        self.chosen["words_l2"] = _best(L2_OF_WORDS, loss)
-        for fold in self.document_folds:
-            self.words[fold] = _fit_words(regression, fold, self.chosen["words_l2"])
+        self.regularisation = replace(self.regularisation, words_l2=_best(L2_OF_WORDS, loss))
 
     def fit_words(self) -> None:
-        """Fits the rows of words of all documents, and of each fold of labels.
+        """Fits the rows of words of all documents and of each fold.
 
-        If a fold of documents has all documents, folds of labels only differ from it in the labels that they hold out.
+        If validation documents suffice, folds of labels have all training documents, except for those of held-out
+        labels, so that only the rows of these labels are fitted again.
         """
-        if self.regression is None:
+        l2 = self.regularisation.words_l2
+        if self.regression is None or l2 is None:
             return
-        l2 = self.chosen["words_l2"]
-        if self.is_enough:
-            words = self.words[self.whole]
-            for fold in self.label_folds:
-                self.words[fold] = _refit_words(self.regression, fold, l2, words, self.seen & ~fold.seen)
-        else:
-            for fold in (self.whole, *self.label_folds):
+        for fold in dict.fromkeys((*self.document_folds, self.final)):
+            self.words[fold] = _fit_words(self.regression, fold, l2)
+        for fold in self.label_folds:
+            if self.validation_suffices:
+                held = self.seen & ~fold.seen
+                self.words[fold] = _refit_words(self.regression, fold, l2, self.words[self.final], held)
+            else:
                 self.words[fold] = _fit_words(self.regression, fold, l2)
 
     def fit_rows(self) -> None:
-        """Fits the rows of all documents and of each fold, and computes the terms that need no form."""
-        max_iter = _ROW_STEPS if self.reads_all else 0  # rows are then the frequencies of labels
-        for fold in dict.fromkeys((*self.label_folds, self.whole, *self.document_folds)):
+        """Fits the rows of all documents and of each fold, and computes all terms but those of a form."""
+        max_iter = _ROW_STEPS if self.has_rows else 0
+        for fold in dict.fromkeys((*self.label_folds, self.final, *self.document_folds)):
             start = self.rows.get(fold)
-            self.rows[fold] = fit_rows(fold.train, len(fold.labels), self.chosen["rows_l2"], start, max_iter)
-        for fold in (*self.label_folds, *self.weighed):
-            self.terms[fold] = self.fixed_terms(fold, fold.others, self.seen)
+            self.rows[fold] = fit_rows(fold.train, len(fold.labels), self.regularisation.rows_l2, start, max_iter)
+        for fold in (*self.label_folds, *self.folds_of_seen):
+            self.terms[fold] = self.terms_without_form(fold, fold.left_out, self.seen)
 
     def choose_form(self) -> None:
         """Chooses the L2 of the bilinear form, and the pull of the joint space if it is better.
 
         The L2 is chosen on folds of labels; the joint space also on folds of documents, if there are terms of these.
         """
-        first_l2 = L2_OF_BILINEAR[0]  # the joint space learns from the documents itself
-        self.chosen["bilinear_l2"] = first_l2
-        if not self.reads_all or not self.label_folds:
+        start = self.regularisation  # with the first L2: the joint space learns from the documents itself
+        if not self.has_rows or not self.label_folds:
             if self.has_joint:
-                self.chosen["pull"] = PULLS[0]
+                self.regularisation = replace(start, pull=PULLS[0])
             return
-        used = self.label_folds[:1] if self.is_enough else self.label_folds
+        label_folds = self.label_folds[:1] if self.validation_suffices else self.label_folds
 
-        def loss(folds: Sequence[Fold], **choices: float) -> float:
-            examples = [self.example(fold, self.form_of(fold, choices)) for fold in folds]
+        def loss(folds: Sequence[Fold], regularisation: Regularisation) -> float:
+            examples = [self.example(fold, regularisation) for fold in folds]
             return fit_term_weights(examples, self.weights, self.one_label)[1]
 
-        def mean_loss(**choices: float) -> float:
-            losses = [loss(folds, **choices) for folds in (used, self.weighed) if folds]
+        def mean_loss(regularisation: Regularisation) -> float:
+            losses = [loss(folds, regularisation) for folds in (label_folds, self.folds_of_seen) if folds]
             return sum(losses) / len(losses)
 
-        self.chosen["bilinear_l2"] = _best(L2_OF_BILINEAR, lambda l2: loss(used, bilinear_l2=l2))
+        best_l2 = _best(L2_OF_BILINEAR, lambda l2: loss(label_folds, replace(start, bilinear_l2=l2)))
+        self.regularisation = replace(start, bilinear_l2=best_l2)
         if not self.has_joint:
             return
-        loss_of_pull = cache(lambda pull: mean_loss(bilinear_l2=first_l2, pull=pull))
+        loss_of_pull = cache(lambda pull: mean_loss(replace(start, pull=pull)))
         pull = _best(PULLS, loss_of_pull)
-        losses = {
-            "bilinear_loss": mean_loss(bilinear_l2=self.chosen["bilinear_l2"]),
-            "joint_loss": loss_of_pull(pull),
-        }
-        if losses["joint_loss"] < losses["bilinear_loss"]:
-            self.chosen |= {"bilinear_l2": first_l2, "pull": pull}
-        self.chosen |= losses
+        self.losses["bilinear_loss"] = mean_loss(self.regularisation)
+        self.losses["joint_loss"] = loss_of_pull(pull)
+        if self.losses["joint_loss"] < self.losses["bilinear_loss"]:
+            self.regularisation = replace(start, pull=pull)
 
     def fit_weights(self) -> None:
         """Fits the weights of terms, and chooses the offset of unseen labels."""
         fixed: list[str] = []
-        if self.weighed:
-            examples = [self.example(fold) for fold in self.weighed]
-            self.weights, self.chosen["seen_loss"] = fit_term_weights(examples, self.weights, self.one_label)
+        if self.folds_of_seen:
+            examples = [self.example(fold, self.regularisation) for fold in self.folds_of_seen]
+            self.weights, self.losses["seen_loss"] = fit_term_weights(examples, self.weights, self.one_label)
             fixed = [group for group in self.weights if group != "unseen"]
         if not self.label_folds:
             return
-        others = self.read_validation()
+        read = self.validation.take(self.validation.is_read)
+        others = read.take(slice(max(FEW, EXAMPLE_SCORES // len(self.seen))))  # scores of all labels fit in memory
         with_unseen = self.unseen_examples(others)
-        examples = [self.example(fold) for fold in self.label_folds] + with_unseen
-        self.weights, self.chosen["loss"] = fit_term_weights(examples, self.weights, self.one_label, fixed)
+        examples = [self.example(fold, self.regularisation) for fold in self.label_folds] + with_unseen
+        self.weights, self.losses["loss"] = fit_term_weights(examples, self.weights, self.one_label, fixed)
         if not self.one_label and min(int((~self.seen).sum()), len(others)) >= _MANY_UNSEEN:
-            examples = with_unseen or [self.example_of_all_labels(self.whole, others)]
+            examples = with_unseen or [self.example_of_all_labels(self.final, others)]
         elif not bool(self.seen.all()):  # labels without documents compete as well
-            examples = [self.example_of_all_labels(fold, fold.others) for fold in self.label_folds]
+            examples = [self.example_of_all_labels(fold, fold.left_out) for fold in self.label_folds]
         offset, self.crowding = raise_unseen(examples, self.weights, self.one_label)
         self.weights["unseen"]["offset"] = offset
         self.num_unseen = round(sum(int((~example.seen).sum()) for example in examples) / len(examples))
@@ -376,13 +427,13 @@ class _Fit:
     def score_left_out(self) -> list[dict[str, Tensor]]:
         """Scores each document by the fit of a fold that leaves it out, if validation documents are few."""
         number = int(self.validation.is_read.sum())
-        if self.is_enough or number >= _ENOUGH_TO_CALIBRATE:
+        if self.validation_suffices or number >= _ENOUGH_TO_CALIBRATE:
             return []
         batches = []
         first = 0
-        rarity = rarity_of(self.whole.counts)  # of the final weights of terms, with more documents than in a fold
+        rarity = rarity_of(self.final.counts)  # of the final weights of terms, with more documents than in a fold
         for fold in self.document_folds:
-            others = fold.others.take(slice(first, None))
+            others = fold.left_out.take(slice(first, None))
             first = number  # each fold leaves out the validation documents
             example = self.example_of_all_labels(fold, others)
             scores = Mixture(list(example.terms), self.weights).add(example.terms, example.seen, rarity)
@@ -393,7 +444,7 @@ class _Fit:
             batches.append({"logits": scores, "labels": others.gold})
         return batches
 
-    def fixed_terms(self, fold: Fold, others: Documents, labels: Tensor) -> dict[str, Tensor]:
+    def terms_without_form(self, fold: Fold, others: Documents, labels: Tensor) -> dict[str, Tensor]:
         """Computes the terms of other documents for the labels of an `(L,)` mask, but not "joint" and "cosine"."""
         terms = {"rows": score_rows(self.rows[fold].take(labels), others.vectors)}
         if self.compare is not None and others.numbers is not None:
@@ -402,55 +453,42 @@ class _Fit:
             terms["words"] = self.regression.scores(others.numbers, self.words[fold], labels)
         return terms
 
-    def example(self, fold: Fold, form: Bilinear | Joint | None = None) -> Example:
-        """Returns all terms of the documents that a fold leaves out, for seen labels; by default of the chosen form."""
-        form = form or self.form_of(fold, self.chosen)
-        terms = self.terms[fold] | form.terms(fold.others.vectors, fold.labels[self.seen])
+    def example(self, fold: Fold, regularisation: Regularisation) -> Example:
+        """Returns all terms of the documents that a fold leaves out, for seen labels."""
+        form = self.form_of(fold, regularisation)
+        terms = self.terms[fold] | form.terms(fold.left_out.vectors, fold.labels[self.seen])
         counts = fold.counts[self.seen]
-        return Example(terms, fold.others.among(self.seen), counts > 0, rarity_of(counts))
+        return Example(terms, fold.left_out.among(self.seen), counts > 0, rarity_of(counts))
 
     def example_of_all_labels(self, fold: Fold, others: Documents) -> Example:
         """Returns all terms of other documents than those of a fold, for all labels."""
         every = torch.ones_like(self.seen)
-        terms = self.fixed_terms(fold, others, every)
-        terms |= self.form_of(fold, self.chosen).terms(others.vectors, fold.labels)
+        terms = self.terms_without_form(fold, others, every)
+        terms |= self.form_of(fold, self.regularisation).terms(others.vectors, fold.labels)
         return Example(terms, others, fold.seen, rarity_of(fold.counts))
-
-    def read_validation(self) -> Documents:
-        """Returns the validation documents with vectors, as many as have scores of all labels in little memory."""
-        read = self.validation.take(self.validation.is_read)
-        return read.take(slice(max(FEW, EXAMPLE_SCORES // len(self.seen))))
 
     def unseen_examples(self, read: Documents) -> list[Example]:
         """Returns validation documents with all labels, if enough of them have labels without training documents.
 
         Such labels are rarer than those held out, and harder to score.
         """
-        is_unseen = (read.gold >= 0) & ~self.whole.seen[read.gold.clamp(min=0)]
+        is_unseen = (read.gold >= 0) & ~self.final.seen[read.gold.clamp(min=0)]
         if not tells_enough(int(is_unseen.any(1).sum()), int(is_unseen.sum())):
             return []
-        return [self.example_of_all_labels(self.whole, read)]
+        return [self.example_of_all_labels(self.final, read)]
 
 
-def forms_of() -> Callable[[Fold, Mapping[str, float]], Bilinear | Joint]:
-    """Returns a function from a fold and choices, "bilinear_l2" and for a joint space "pull", to the form fitted on it.
-
-    Each is fitted once.
-    """
+def cached_forms() -> Callable[[Fold, Regularisation], Bilinear | Joint]:
+    """Returns a function that fits the form of a fold: a joint space if it has a pull. Each form is fitted once."""
 
     @cache
-    def bilinear(fold: Fold, l2: float) -> Bilinear:
+    def form_of(fold: Fold, regularisation: Regularisation) -> Bilinear | Joint:
         documents, max_iter = _sample(fold)
-        return fit_bilinear(documents, fold.labels, l2, max_iter)
-
-    @cache
-    def joint(fold: Fold, l2: float, pull: float) -> Joint:
-        return fit_joint(_sample(fold)[0], fold.labels, pull, bilinear(fold, l2))
-
-    def form_of(fold: Fold, chosen: Mapping[str, float]) -> Bilinear | Joint:
-        if "pull" in chosen:
-            return joint(fold, chosen["bilinear_l2"], chosen["pull"])
-        return bilinear(fold, chosen["bilinear_l2"])
+        if regularisation.pull is None:
+            return fit_bilinear(documents, fold.labels, regularisation.bilinear_l2, max_iter)
+        start = form_of(fold, replace(regularisation, pull=None))
+        assert isinstance(start, Bilinear)
+        return fit_joint(documents, fold.labels, regularisation.pull, start)
 
     return form_of
 
@@ -458,11 +496,11 @@ def forms_of() -> Callable[[Fold, Mapping[str, float]], Bilinear | Joint]:
 def _relearned(fold: Fold, relearn: Relearn) -> Fold:
     """Returns a fold with word vectors learned from the documents that it is fitted on."""
     assert fold.train.numbers is not None
-    assert fold.others.numbers is not None
+    assert fold.left_out.numbers is not None
     vectors, labels = relearn(fold.train.numbers)
     train = replace(fold.train, vectors=vectors[fold.train.numbers])
-    others = replace(fold.others, vectors=vectors[fold.others.numbers])
-    return Fold(train, others, labels)
+    left_out = replace(fold.left_out, vectors=vectors[fold.left_out.numbers])
+    return Fold(train, left_out, labels)
 
 
 def _sample(fold: Fold) -> tuple[Documents, int]:
@@ -499,7 +537,7 @@ def _word_targets(regression: WordRegression, fold: Fold, uses_names: bool = Tru
 
 def _precision_of_words(regression: WordRegression, fold: Fold, words: csr_matrix) -> float:
     """Returns the average precision of rows of words on the documents left out."""
-    others = fold.others.among(fold.seen)
+    others = fold.left_out.among(fold.seen)
     if others.numbers is None or not len(others):
         return 0.0
     scores = regression.scores(others.numbers, words, fold.seen)
@@ -509,20 +547,20 @@ def _precision_of_words(regression: WordRegression, fold: Fold, words: csr_matri
     return ranking_metrics(scores, is_gold > 0)["average_precision"].nanmean().nan_to_num().item()
 
 
-def _with_sampled_labels(fold: Fold, others: Documents | None) -> Fold:
-    """Returns the fold with a sample of its seen labels, and with other documents to choose on, if any are passed."""
+def _with_sampled_labels(fold: Fold, left_out: Documents) -> Fold:
+    """Returns a fold with a sample of the seen labels of another, and with these documents left out."""
     seen = fold.seen.nonzero()[:, 0]
     chosen = seen[torch.randperm(len(seen), generator=torch.Generator().manual_seed(0))[:_SAMPLED_LABELS]]
     gold = fold.train.gold.masked_fill(~torch.isin(fold.train.gold, chosen), PADDING)
-    return replace(fold, train=replace(fold.train, gold=gold), others=others or fold.others)
+    return replace(fold, train=replace(fold.train, gold=gold), left_out=left_out)
 
 
-def _count_told(train: Documents, validation: Documents, labels: Tensor) -> int:
+def _count_informative(train: Documents, validation: Documents, labels: Tensor) -> int:
     """Returns how many documents the folds leave out that have a label with documents for fitting."""
     train = replace(train, vectors=train.is_read[:, None])
     validation = replace(validation, vectors=validation.is_read[:, None])
-    folds = folds_of_documents(train, validation, labels, is_enough=False)
-    return sum(int(fold.others.among(fold.seen).has_gold.sum()) for fold in folds)
+    folds = folds_of_documents(train, validation, labels, validation_suffices=False)
+    return sum(int(fold.left_out.among(fold.seen).has_gold.sum()) for fold in folds)
 
 
 def _fit_without_choice(documents: Documents, labels: Tensor, compares: bool) -> Head:
@@ -534,15 +572,15 @@ def _fit_without_choice(documents: Documents, labels: Tensor, compares: bool) ->
     for weights in prior.values():
         weights |= {"joint": 1.0, "cosine": 1.0}
     variance = 1 - documents.vectors.mean(0).square().sum().item()  # small if all vectors have much in common
-    chosen = {
-        "rows_l2": max(_L2_WITHOUT_CHOICE * variance, L2_OF_ROWS[-1]),
-        "bilinear_l2": L2_OF_BILINEAR[0],
-        "pull": PULLS[0],
-    }
-    head = refit_head(documents, labels, chosen, prior)
+    regularisation = Regularisation(
+        rows_l2=max(_L2_WITHOUT_CHOICE * variance, L2_OF_ROWS[-1]),
+        bilinear_l2=L2_OF_BILINEAR[0],
+        pull=PULLS[0],
+    )
+    head = refit_head(documents, labels, regularisation, prior)
     of_rows = score_rows(head.rows.take(head.rows.seen), documents.vectors.mean(0, keepdim=True))
     prior["unseen"]["offset"] = of_rows.mean().item()
-    return replace(head, fits_validation=True)
+    return replace(head, fit=replace(head.fit, fits_validation=True))
 
 
 def _best(grid: Sequence[float], loss: Callable[[float], float]) -> float:

@@ -105,11 +105,6 @@ class Bilinear:
     matrix: Tensor
     factor: float
 
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """M."""
-        return (self.matrix,)
-
     def terms(self, vectors: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """Computes "cosine" and "joint" of `(N, P)` documents and `(L, P)` labels, `(N, L)` each."""
         return {"cosine": self.factor * vectors @ labels.T, "joint": vectors @ self.matrix @ labels.T}

@@ -91,12 +91,12 @@ class WordRegression:
             `(L, NEIGHBOURS + M)` weights of words and of neighbours.
         """
         x, num_labels = self.words[rows.numpy()], targets.shape[1]
-        found = np.bincount(x.indices, minlength=x.shape[1])
-        wanted = found >= min(2, len(rows))
+        frequencies = np.bincount(x.indices, minlength=x.shape[1])
+        is_used = frequencies >= min(2, len(rows))
         if x.nnz * num_labels > _COSTLY:
-            wanted &= np.arange(len(wanted)) % 2 == 0
-        used = np.flatnonzero(wanted)
-        idf = np.log((1 + len(rows)) / (1 + found[used])) + 1
+            is_used &= np.arange(len(is_used)) % 2 == 0  # odd features are parts of words
+        used = np.flatnonzero(is_used)
+        idf = np.log((1 + len(rows)) / (1 + frequencies[used])) + 1
         idf[used % 2 == 1] *= _OF_PARTS
         x = x[:, used] @ diags(idf)
         scale = (len(rows) / max(float(x.multiply(x).sum()), 1e-9)) ** 0.5
@@ -109,17 +109,17 @@ class WordRegression:
         fitted = fitted[most[fitted].argsort(kind="stable")]
         words, values = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
         progress = Progress("fitting rows of words", len(fitted), "label")
-        for some in np.array_split(fitted, max(1, -(-len(fitted) // _LABELS_AT_ONCE))):
-            fit = fit_margins(x, back, solve, targets[:, some].toarray(), steps)
+        for columns in np.array_split(fitted, max(1, -(-len(fitted) // _LABELS_AT_ONCE))):
+            fit = fit_margins(x, back, solve, targets[:, columns].toarray(), steps)
             w = torch.from_numpy(fit.T).contiguous()  # (labels, F)
-            best = w.abs().topk(int(most[some].max(initial=0)), 1).indices
-            stays = torch.arange(best.shape[1]) < torch.from_numpy(most[some, None])
-            words.append(best[stays].numpy())
-            values.append(w.gather(1, best)[stays].numpy())
-            progress.count(len(some))
-        best_words = np.concatenate(words)
-        positions = fitted.repeat(most[fitted]), used[best_words]
-        values_of_words = np.concatenate(values) * weights[best_words]
+            largest = w.abs().topk(int(most[columns].max(initial=0)), 1).indices
+            is_stored = torch.arange(largest.shape[1]) < torch.from_numpy(most[columns, None])
+            words.append(largest[is_stored].numpy())
+            values.append(w.gather(1, largest)[is_stored].numpy())
+            progress.count(len(columns))
+        stored_words = np.concatenate(words)
+        positions = fitted.repeat(most[fitted]), used[stored_words]
+        values_of_words = np.concatenate(values) * weights[stored_words]
         of_words = csr_matrix((values_of_words, positions), (num_labels, NEIGHBOURS))
         coo = targets.tocoo()
         numbers = rows.numpy()[coo.row]
