@@ -26,8 +26,8 @@ _WORD = re.compile(
 )
 
 LEXICAL_BUCKETS = 1 << 20
-"""Upper bound of lexical features, and of their number in a text. Documents have those of their title again, this much
-higher."""
+"""Upper bound of lexical features of texts, and of their number in a text. A document has those of its
+title once more, plus this number."""
 
 NEIGHBOURS = 2 * LEXICAL_BUCKETS
 """Lexical feature of the first stored document."""
@@ -96,8 +96,8 @@ def list_features(texts: Iterable[str]) -> dict[str, list[list[int]]]:
 def count_features(text: str) -> dict[int, int]:
     """Counts the lexical features of a text, in ascending order, up to 2,048 of each.
 
-    Words in the title, the first line of a multi-line text, count three times, and those of the title follow, plus
-    `LEXICAL_BUCKETS`.
+    Words in the title, the first line of a multi-line text, count three times. Features of the
+    title occur once more, plus `LEXICAL_BUCKETS`.
     """
     title, _, rest = text.strip().partition("\n")
     counts = _count(text)
@@ -318,7 +318,7 @@ class Postings(NamedTuple):
         return terms
 
     def _find(self, features: Tensor) -> Tensor:
-        """Returns where the features of the postings are among `(M,)` others, counted from 1; 0 if they are not."""
+        """Returns where features of the postings are among `(M,)` others, counted from 1; else 0."""
         rows = torch.zeros_like(self.features)
         if len(rows):
             positions = torch.searchsorted(self.features, features)
@@ -339,7 +339,7 @@ class Postings(NamedTuple):
         )
 
     def _cover(self, term: Tensor, table: Tensor, row_of_feature: Tensor) -> None:
-        """Sets an `(L, B)` term to the least share of the words of a name, the highest of all names of a label."""
+        """Sets an `(L, B)` term to the least share of the words of a name; the names compete."""
         names = (self.words > 0).nonzero()[:, 0]
         first = self.starts[:-1]
         for entry in (first, first + self.words - 1):  # of the first and last word

@@ -162,7 +162,8 @@ def document_idf(tokenizer: PreTrainedTokenizerBase, documents: Sequence[str]) -
         numbers[list(count_features(document))] += 1
     length = sum(len(document.split()) for document in documents) / len(documents)
     expected = 1 - (1 - np.exp(1 - of_vocabulary)) ** (max(1.0, length) / _WORDS)
-    shares = (numbers[:LEXICAL_BUCKETS] + _VOCABULARY_DOCUMENTS * expected) / (len(documents) + _VOCABULARY_DOCUMENTS)
+    numbers = numbers[:LEXICAL_BUCKETS] + _VOCABULARY_DOCUMENTS * expected
+    shares = numbers / (len(documents) + _VOCABULARY_DOCUMENTS)
     return (1 - np.log(shares)).astype(np.float32)
 
 

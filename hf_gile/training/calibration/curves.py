@@ -23,7 +23,7 @@ _KNOT_GAP = 0.1
 _MIN_SLOPE = 1e-3
 
 _LEAST = -1e4
-"""Logarithm of the probability of other labels where there are none: finite, for the gradient."""
+"""Logarithm of the probability of other labels if a document has no other candidates: finite, for the gradient."""
 
 
 def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
@@ -48,15 +48,14 @@ def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) ->
         {'method': 'platt', 'scale': 1.1, 'offset': 0.0}
     """
     values, cells, gold = smoothed(values, cells, gold)
-    platt = _fit_line(values, cells, gold)
-    return _fit_spline(values, cells, gold, platt) if method == "spline" else platt
+    return _fit_spline(values, cells, gold) if method == "spline" else _fit_line(values, cells, gold)
 
 
 def smoothed(values: Tensor, cells: Tensor, gold: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns the values that occur, their numbers of cells, and how many of these count as gold, `(M,)` float64 each.
+    """Returns the values that occur, their cells, and how many count as gold, `(M,)` float64 each.
 
-    Each of P gold cells counts as (P + 1) / (P + 2), and each of N others as 1 / (N + 2) (Platt, 1999): without an
-    error among P labels, the probability of the next is not 1.
+    Each of P gold cells counts as (P + 1) / (P + 2), and each of N others as 1 / (N + 2)
+    (Platt, 1999): without an error among P labels, the probability of the next is not 1.
     """
     occurs = cells > 0
     values, cells, gold = (tensor[occurs].double() for tensor in (values, cells, gold))
@@ -134,8 +133,9 @@ def _minimize(parameters: Tensor, loss: Callable[[], Tensor], max_iter: int) -> 
     parameters.requires_grad_(False)
 
 
-def _fit_spline(values: Tensor, cells: Tensor, gold: Tensor, platt: dict[str, Any]) -> dict[str, Any]:
+def _fit_spline(values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
     # Fitted relative to the line of "platt", so that the scale of logits does not matter.
+    platt = _fit_line(values, cells, gold)
     values = values * platt["scale"] + platt["offset"]
     share = gold.cumsum(0) / gold.sum()
     inner = values[torch.searchsorted(share, torch.linspace(0.01, 0.99, _KNOTS).double()).clamp(max=len(values) - 1)]

@@ -95,7 +95,8 @@ def fit_convex(
     compare = regression = None
     if config.lexical:
         set_lexical_weights(model, parts["train"]["lexical_ids"])
-        compare, regression = _words(model, [parts["train"], parts["validation"]], train, validation, neighbours)
+        encoded = [parts["train"], parts["validation"]]
+        compare, regression = _words(model, encoded, train, validation, neighbours)
     one_label = config.problem_type == "single_label_classification"
     relearn = None
     if learn_words is not None and config.lexical:
@@ -308,15 +309,17 @@ def _words(
     config, gile, labels = model.config, model.gile, model.label_set
     if labels is None:
         raise ValueError("the model stores no labels: call set_labels first")
-    rows = concatenate_datasets([part.select_columns(["lexical_ids", "lexical_counts"]) for part in parts])
-    postings = Postings.build(labels, gile.output_layer.lexical().cpu(), torch.zeros(len(WORD_TERMS), len(labels)))
+    names = ["lexical_ids", "lexical_counts"]
+    rows = concatenate_datasets([part.select_columns(names) for part in parts])
+    unweighted = torch.zeros(len(WORD_TERMS), len(labels))
+    postings = Postings.build(labels, gile.output_layer.lexical().cpu(), unweighted)
 
     def compare(numbers: Tensor) -> dict[str, Tensor]:
         # In blocks: padded to the longest document, all words could exceed memory.
         blocks = (rows[block.tolist()] for block in numbers.split(_COMPARED_AT_ONCE) if len(block))
         features = (LexicalFeatures.of(pad_features(block)) for block in blocks)
         computed = [postings.terms(block) for block in features if block is not None]
-        terms = torch.cat(computed or [torch.zeros(len(WORD_TERMS), 0, len(labels))], 1)
+        terms = torch.cat(computed or [unweighted[:, None][:, :0]], 1)
         return {name: term for name, term in zip(WORD_TERMS, terms, strict=True) if name != "words"}
 
     counts = feature_counts(rows)

@@ -65,7 +65,7 @@ Word vectors are learned from these documents alone.
 """
 
 CompareWords = Callable[[Tensor], dict[str, Tensor]]
-"""Function from `(N,)` numbers of documents to the terms "match", "coverage" and "title", `(N, L)` each."""
+"""Function from `(N,)` numbers of documents to match, coverage and title, `(N, L)` each by name."""
 
 
 @dataclass(frozen=True)
