@@ -40,7 +40,7 @@ class LexicalFeatures:
     """The words and parts of words of B documents, and the stored documents nearest to them.
 
     Args:
-        ids: `(B, F)` distinct features of each document, in ascending order, padded with -1; see `count_features`.
+        ids: `(B, F)` distinct features of each document, as of `count_features`, padded with -1.
         counts: `(B, F)` how often each occurs in the document; 0 for padding.
         neighbours: `(B, K)` numbers of stored documents; K is 0 for a model without.
         shares: `(B, K)` weights of the neighbours, which add up to 1.
@@ -296,7 +296,7 @@ class Postings(NamedTuple):
             yield rows, self._terms(_WordCounts.read(features.take(rows).to(self.values.device)))
 
     def _terms(self, documents: "_WordCounts") -> Tensor:
-        """Computes the `WORD_TERMS` of a block of B documents for all labels, `(4, L, B)`."""
+        """Computes the `WORD_TERMS` of a block of B documents, `(4, L, B)`."""
         features, rows = documents.features.unique(return_inverse=True)
         # The shares of the distinct features; row 0 is that of all features that no document has.
         table = documents.shares.new_zeros(len(features) + 1, len(documents.norms))

@@ -48,7 +48,8 @@ def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) ->
         {'method': 'platt', 'scale': 1.1, 'offset': 0.0}
     """
     values, cells, gold = smoothed(values, cells, gold)
-    return _fit_spline(values, cells, gold) if method == "spline" else _fit_line(values, cells, gold)
+    fit = _fit_spline if method == "spline" else _fit_line
+    return fit(values, cells, gold)
 
 
 def smoothed(values: Tensor, cells: Tensor, gold: Tensor) -> tuple[Tensor, Tensor, Tensor]:
