@@ -363,7 +363,7 @@ class _Fit:
                 self.words[fold] = _fit_words(self.regression, fold, l2)
 
     def fit_rows(self) -> None:
-        """Fits the rows of all documents and of each fold, and computes all terms but those of a form."""
+        """Fits rows of all documents and of each fold, and computes all terms but those of a form."""
         max_iter = _ROW_STEPS if self.has_rows else 0
         for fold in dict.fromkeys((*self.label_folds, self.final, *self.document_folds)):
             start = self.rows.get(fold)
