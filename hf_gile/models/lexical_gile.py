@@ -58,7 +58,8 @@ class LexicalFeatures:
         if ids is None:
             return None
         counts = inputs["lexical_counts"]
-        return cls(ids, counts, ids.new_zeros(len(ids), 0), torch.zeros(len(ids), 0, device=ids.device))
+        none = ids.new_zeros(len(ids), 0)
+        return cls(ids, counts, none, none.float())
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -90,7 +91,10 @@ def pad_features(lists: Mapping[str, Sequence[Sequence[int]]]) -> dict[str, Tens
 def list_features(texts: Iterable[str]) -> dict[str, list[list[int]]]:
     """Lists the `lexical_ids` and `lexical_counts` of texts."""
     counted = [count_features(text) for text in texts]
-    return {"lexical_ids": [list(row) for row in counted], "lexical_counts": [list(row.values()) for row in counted]}
+    return {
+        "lexical_ids": [list(row) for row in counted],
+        "lexical_counts": [list(row.values()) for row in counted],
+    }
 
 
 def count_features(text: str) -> dict[int, int]:

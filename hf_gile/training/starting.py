@@ -213,5 +213,4 @@ def set_lexical_weights(model: Scorer, documents: Iterable[Sequence[int]]) -> No
     for ids in documents:
         counts[np.asarray(ids, np.int64)] += 1
         number += 1
-    counts = counts[:LEXICAL_BUCKETS]
-    lexical.idf.copy_(torch.from_numpy(np.log((1 + number) / (1 + counts)) + 1))
+    lexical.idf.copy_(torch.from_numpy(np.log((1 + number) / (1 + counts[:LEXICAL_BUCKETS])) + 1))

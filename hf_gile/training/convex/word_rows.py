@@ -150,12 +150,11 @@ def feature_counts(documents: Iterable[Mapping[str, Sequence[int]]]) -> csr_matr
         counts.append(np.asarray(document["lexical_counts"], np.int16))
         sizes.append(len(ids[-1]))
     entries = np.concatenate(counts), np.concatenate(ids), np.cumsum(sizes)
-    counts_of_titles = csr_matrix(entries, (len(sizes) - 1, 2 * LEXICAL_BUCKETS))
-    return counts_of_titles[:, :LEXICAL_BUCKETS]
+    return csr_matrix(entries, (len(sizes) - 1, 2 * LEXICAL_BUCKETS))[:, :LEXICAL_BUCKETS]
 
 
 def named_labels(postings: Postings, counts: csr_matrix, wanted: Tensor) -> csr_matrix:
-    """Returns which documents contain all words of a name of a label: those with a "coverage" above 0.
+    """Returns which documents contain all words of a name of a label: "coverage" is above 0.
 
     Args:
         postings: Postings of L labels, which say by `words` how many words of a name are required.
