@@ -210,7 +210,7 @@ MAKERS = (
     Maker("Label Studio", "project.json", label_studio, ("--labels", "topic")),
     Maker("doccano", "all.jsonl", doccano),
     Maker("fastText", "train.txt", fast_text),
-    Maker("Jira", "issues.csv", jira, ("--text", "Summary", "--labels", "Labels")),
+    Maker("Jira", "issues.csv", jira, ("--text", "Summary", "--labels", "Labels.1", "Labels.2")),
     Maker("WordPress", "posts.csv", word_press, ("--text", "Content", "--labels", "Tags", "--separator", "|")),
 )
 
