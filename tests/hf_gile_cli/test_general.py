@@ -43,7 +43,7 @@ def test_the_score_is_the_sum_of_its_terms(encoder):
         of_documents = [model.gile.embed_texts(**ids_of(processor, text))[0][0] for text in documents]
         common = sum(of_documents, torch.zeros_like(h[0])) / (len(documents) + 10)
         postings = model.gile.postings(labels)
-        match, coverage, _ = postings.terms(LexicalFeatures.of(inputs))
+        match, coverage, *_ = postings.terms(LexicalFeatures.of(inputs))
         scores = model.gile(**inputs, label_input_ids=words, postings=postings).logits
     weights = CHOSEN[NAME]
     cosines = torch.cosine_similarity(h, e) - (e @ common) / len(common)
