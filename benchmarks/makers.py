@@ -27,7 +27,7 @@ from machine import RESULTS, provenance, stay_offline, write_json
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "makers.md"
 RESULT = RESULTS / "makers.json"
-LINES = 6
+LINES = 4
 
 INTRODUCTION = """# Ten makers of tables
 
@@ -40,7 +40,6 @@ SAME = """The ten models give these probabilities to five new sentences, with th
 
 DOCUMENTS = """
 The striker scored twice in the last ten minutes. | sport
-The match was called off because the pitch was under snow. | sport, weather
 Our goalkeeper saved a penalty and the team stayed first. | sport
 She ran the marathon in under three hours. | sport
 The coach wants a younger defence next season. | sport
@@ -72,6 +71,7 @@ The cheese ripens for a year in a cool cellar. | food
 Mix flour, eggs and milk for the pancakes. | food
 A restaurant for fresh fish opened at the harbour. | food
 Roast the potatoes with rosemary and olive oil. | food
+The match was called off because the pitch was under snow. | sport, weather
 Rain stopped play at the tennis tournament twice. | sport, weather
 The ski race was moved because of fog and wind. | sport, weather
 The club sold its best striker to pay its debts. | sport, money
