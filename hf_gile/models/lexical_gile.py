@@ -280,46 +280,53 @@ class Postings(NamedTuple):
                 "pipeline('text-classification', model=folder, trust_remote_code=True) passes them"
             )
         scores = self.values.new_empty(len(features), self.weights.shape[1])
-        for rows, terms in self._blocks(features):
-            scores[rows] = terms.mul_(self.weights[..., None]).sum(0).T
+        of_match, of_coverage, of_words, of_title = self.weights[..., None]
+        for rows, (match, coverage, words, title) in self._blocks(features):
+            sums = match.mul_(of_match)
+            sums[coverage.labels] += coverage.shares * of_coverage[coverage.labels]
+            sums.addcmul_(words, of_words)
+            sums[title.labels] += title.shares * of_title[title.labels]
+            scores[rows] = sums.T
         return scores
 
     @torch.no_grad()
     def terms(self, features: LexicalFeatures) -> Tensor:
         """Computes the `WORD_TERMS` of documents for all labels, `(4, B, L)`."""
-        computed = self.values.new_empty(len(self.weights), len(features), self.weights.shape[1])
-        for rows, terms in self._blocks(features):
-            computed[:, rows] = terms.mT
+        computed = self.values.new_zeros(len(self.weights), len(features), self.weights.shape[1])
+        of_match, of_coverage, of_words, of_title = computed
+        for rows, (match, coverage, words, title) in self._blocks(features):
+            of_match[rows] = match.T
+            of_coverage[rows, coverage.labels] = coverage.shares.T
+            of_words[rows] = words.T
+            of_title[rows, title.labels] = title.shares.T
         return computed
 
-    def _blocks(self, features: LexicalFeatures) -> Iterator[tuple[slice, Tensor]]:
-        """Yields rows of some documents at a time, and their `WORD_TERMS`, `(4, L, rows)`."""
+    def _blocks(self, features: LexicalFeatures) -> Iterator[tuple[slice, "_Terms"]]:
+        """Yields rows of some documents at a time, and their terms."""
         size = max(1, min(_DOCUMENTS_AT_ONCE, _SUMS_AT_ONCE // max(1, len(self.labels))))
         for start in range(0, len(features), size):
             rows = slice(start, start + size)
             yield rows, self._terms(_WordCounts.read(features.take(rows).to(self.values.device)))
 
-    def _terms(self, documents: "_WordCounts") -> Tensor:
-        """Computes the `WORD_TERMS` of a block of B documents, `(4, L, B)`."""
+    def _terms(self, documents: "_WordCounts") -> "_Terms":
+        """Computes the terms of a block of B documents."""
         features, rows = documents.features.unique(return_inverse=True)
         # The shares of the distinct features; row 0 is that of all features that no document has.
         table = documents.shares.new_zeros(len(features) + 1, len(documents.norms))
         table.index_put_((rows + 1, documents.rows), documents.shares, accumulate=True)
         row_of_feature = self._find(features)
         sums = self._sum(table, row_of_feature)
-        terms = sums.new_zeros(*self.weights.shape, sums.shape[1])
-        match, coverage, words, title = terms
+        match, words = (sums.new_zeros(self.weights.shape[1], sums.shape[1]) for _ in range(2))
         row_texts = (self.words < 0).nonzero()[:, 0]
         words[self.labels[row_texts]] = sums[row_texts].div_(documents.norms)
         word_evidence(words)
         sums[row_texts] = 0.0
         owners = self.labels[:, None].expand_as(sums)
-        match.scatter_reduce_(0, owners, sums, "amax")
-        self._cover(coverage, table, row_of_feature)
-        terms[:2] *= documents.factors
+        match.scatter_reduce_(0, owners, sums, "amax").mul_(documents.factors)
+        coverage = self._cover(table, row_of_feature)
+        coverage.shares.mul_(documents.factors)
         of_title = torch.where(features < NEIGHBOURS, features - LEXICAL_BUCKETS, -1)
-        self._cover(title, table, self._find(of_title))
-        return terms
+        return match, coverage, words, self._cover(table, self._find(of_title))
 
     def _find(self, features: Tensor) -> Tensor:
         """Returns where features of the postings are among `(M,)` others, counted from 1; else 0."""
@@ -342,8 +349,8 @@ class Postings(NamedTuple):
             rows, table, self.starts, mode="sum", per_sample_weights=self.values, include_last_offset=True
         )
 
-    def _cover(self, term: Tensor, table: Tensor, row_of_feature: Tensor) -> None:
-        """Sets an `(L, B)` term to the least share of the words of a name; the names compete."""
+    def _cover(self, table: Tensor, row_of_feature: Tensor) -> "_Covered":
+        """Returns the labels that a document of the block may name."""
         names = (self.words > 0).nonzero()[:, 0]
         first = self.starts[:-1]
         for entry in (first, first + self.words - 1):  # of the first and last word
@@ -354,7 +361,25 @@ class Postings(NamedTuple):
         owners = torch.arange(len(names), device=names.device).repeat_interleave(sizes)
         least = table.new_ones(len(names), table.shape[1])
         least.scatter_reduce_(0, owners[:, None].expand_as(shares), shares, "amin")
-        term.scatter_reduce_(0, self.labels[names, None].expand_as(least), least, "amax")
+        labels, owners = self.labels[names].unique(return_inverse=True)
+        highest = table.new_zeros(len(labels), table.shape[1])
+        return _Covered(labels, highest.scatter_reduce_(0, owners[:, None].expand_as(least), least, "amax"))
+
+
+class _Covered(NamedTuple):
+    """Labels that documents may name.
+
+    Args:
+        labels: `(C,)` distinct indices of labels.
+        shares: `(C, B)` least share of the words of a name, the highest of all names of a label; 0 if none is covered.
+    """
+
+    labels: Tensor
+    shares: Tensor
+
+
+_Terms = tuple[Tensor, _Covered, Tensor, _Covered]
+"""The `WORD_TERMS` of B documents: match and words `(L, B)`, coverage and title of the labels that have any."""
 
 
 class _WordCounts(NamedTuple):
