@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from hf_gile.training import (
     model_from_text_encoder,
     processor_from_text_encoder,
 )
-from hf_gile.training.convex import Regularisation, fit_convex, fit_head, fitting
+from hf_gile.training.convex import Regularisation, fit_convex, fit_head, fitting, refit_convex
 from hf_gile.training.convex import documents as documents_module
 from hf_gile.training.convex.documents import Documents
 from hf_gile.training.convex.head import refit_head
@@ -408,6 +409,14 @@ def test_models_without_a_convex_fit_are_refused(make, fields):
     model, _, parts = make(**fields)
     with pytest.raises(ValueError, match="a convex fit needs text_encoder_type"):
         fit_convex(model, parts)
+
+
+def test_a_fit_needs_labels(make):
+    model, _, parts = make()
+    model.label_set = None
+    for fit in (fit_convex, partial(refit_convex, regularisation=Regularisation())):
+        with pytest.raises(ValueError, match="the model stores no labels: call set_labels first"):
+            fit(model, parts)
 
 
 @pytest.mark.parametrize(("part", "column"), [("validation", "pooled_embeds"), ("train", "lexical_ids")])

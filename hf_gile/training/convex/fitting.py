@@ -178,7 +178,9 @@ def _relearn(
 
 
 def _label_vectors(model: GileForSequenceClassification) -> Tensor:
-    """Returns the `(L, P)` vectors of the stored labels, in evaluation mode."""
+    """Returns the `(L, P)` vectors of the stored labels, in evaluation mode; refuses a model without labels."""
+    if model.label_set is None:
+        raise ValueError("the model stores no labels: call set_labels first")
     model.eval()
     if keeps_label_embeds(model.gile):
         return embed_stored_labels(model)
@@ -307,20 +309,20 @@ def _words(
     Training documents are the first ones in `parts`, followed by those for validation.
     """
     config, gile, labels = model.config, model.gile, model.label_set
-    if labels is None:
-        raise ValueError("the model stores no labels: call set_labels first")
+    assert labels is not None
     names = ["lexical_ids", "lexical_counts"]
     rows = concatenate_datasets([part.select_columns(names) for part in parts])
     unweighted = torch.zeros(len(WORD_TERMS), len(labels))
+    compared = [number for number, name in enumerate(WORD_TERMS) if name != "words"]  # which learn from the documents
     postings = Postings.build(labels, gile.output_layer.lexical().cpu(), unweighted)
 
     def compare(numbers: Tensor) -> dict[str, Tensor]:
         # In blocks: padded to the longest document, all words could exceed memory.
         blocks = (rows[block.tolist()] for block in numbers.split(_COMPARED_AT_ONCE) if len(block))
         features = (LexicalFeatures.of(pad_features(block)) for block in blocks)
-        computed = [postings.terms(block) for block in features if block is not None]
-        terms = torch.cat(computed or [unweighted[:, None][:, :0]], 1)
-        return {name: term for name, term in zip(WORD_TERMS, terms, strict=True) if name != "words"}
+        computed = [postings.terms(block)[compared] for block in features if block is not None]
+        terms = torch.cat(computed or [unweighted[compared, None][:, :0]], 1)
+        return {WORD_TERMS[number]: term for number, term in zip(compared, terms, strict=True)}
 
     counts = feature_counts(rows)
     of_labels = train.counts(len(labels))
