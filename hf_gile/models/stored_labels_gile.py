@@ -318,7 +318,7 @@ def hash_bits(*tensors: Tensor) -> str:
     """Computes a fingerprint of all bits of tensors."""
     digest = hashlib.sha256()
     for part in chain.from_iterable(map(_plain_parts, tensors)):
-        digest.update(part.cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        digest.update(part.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

@@ -22,9 +22,6 @@ _KNOTS = 12
 _KNOT_GAP = 0.1
 _MIN_SLOPE = 1e-3
 
-_LEAST = -1e4
-"""Logarithm of the probability of other labels if a document has no other candidates: finite, for the gradient."""
-
 
 def fit_calibration(method: str, values: Tensor, cells: Tensor, gold: Tensor) -> dict[str, Any]:
     """Fits a calibration curve for independent labels, as applied by `calibrated` of `hf_gile.models.search_gile`.
@@ -87,20 +84,22 @@ def fit_softmax_calibration(logits: Tensor, gold: Tensor, seen: Tensor) -> dict[
     """
     groups = [group for group in GROUPS if bool((seen == (group == "seen")).any())]
     group_indices = torch.where(seen, 0, len(groups) - 1)  # (C,)
-    # Labels that are not candidates are excluded from products, as infinity times zero has no gradient.
-    absent = logits.isneginf()
-    logits = logits.masked_fill(absent, 0.0)
-
     right = (len(gold) + 1) / (len(gold) + 2)  # as in `smoothed`
+    size = len(gold)
+    competes = (~logits.isneginf()).sum(1) > 1
+    gold = gold[competes, None]
+    # Labels that are not candidates are excluded from products, as infinity times zero has no gradient.
+    absent = logits[competes].isneginf()
+    logits = logits[competes].masked_fill(absent, 0.0)
 
     def loss(scales: Tensor, offsets: Tensor) -> Tensor:
         calibrated = logits * scales[group_indices].to(logits) + offsets[group_indices].to(logits)
-        log_shares = calibrated.masked_fill(absent, -torch.inf).log_softmax(1)
-        of_gold = log_shares.gather(1, gold[:, None])
-        of_others = log_shares.scatter(1, gold[:, None], _LEAST).logsumexp(1)
-        return -(right * of_gold.sum() + (1 - right) * of_others.sum()).double()
+        of_gold = calibrated.gather(1, gold)
+        of_others = calibrated.masked_fill(absent, -torch.inf).scatter(1, gold, -torch.inf).logsumexp(1, keepdim=True)
+        both = torch.logaddexp(of_gold, of_others)
+        return (right * (both - of_gold) + (1 - right) * (both - of_others)).sum().double()
 
-    return _fit_platt(groups, loss, len(gold))
+    return _fit_platt(groups, loss, size)
 
 
 def _fit_platt(groups: Sequence[str], loss: Callable[[Tensor, Tensor], Tensor], size: float) -> dict[str, Any]:
