@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -107,8 +107,9 @@ def cheapest(records: Iterable[Mapping[str, Any]], runs: Mapping[str, Run]) -> t
 
 
 def cut(data: Path, target: Path) -> None:
-    """Copies the first documents of each file of three data sets; word vectors and lists of labels are linked."""
-    for file in (file for name in ("dw_format", "pubmed_mesh", "multi30k") for file in (data / name).rglob("*.*")):
+    """Copies the first documents of each file that runs read; word vectors and lists of labels are linked."""
+    folders = sorted({folder for kind in KINDS.values() for folder in kind.data})
+    for file in chain.from_iterable((data / folder).rglob("*.*") for folder in folders):
         copy = target / file.relative_to(data)
         copy.parent.mkdir(parents=True, exist_ok=True)
         if file.name.endswith((".pkl.gz", "_labels.json")):

@@ -10,7 +10,7 @@ from torch import Tensor
 from hf_gile.models import GileForSequenceClassification, Label, get_towers
 from hf_gile.models.languages_gile import label_space, run_by_language
 from hf_gile.models.lexical_gile import LexicalFeatures, Postings
-from hf_gile.models.mixture_gile import TERMS
+from hf_gile.models.mixture_gile import TERMS, WORD_TERMS
 from hf_gile.training.calibration.thresholds import MIN_DOCUMENTS, MIN_GOLD, tells_enough
 from hf_gile.training.convex.documents import Documents, stacked
 from hf_gile.training.convex.term_weights import Example, fit_term_weights
@@ -103,7 +103,7 @@ def _compute_terms(
             idf = model.gile.output_layer.lexical()
             stored = model.label_set or [Label(name, name) for name in config.id2label.values()]
             labels = [stored[column] for column in columns.tolist()]
-            postings = Postings.build(labels, idf, torch.zeros(4, len(columns), device=idf.device))
+            postings = Postings.build(labels, idf, torch.zeros(len(WORD_TERMS), len(columns), device=idf.device))
         for batch in batches:
             with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
                 scores = _score_terms(model, batch, e)
