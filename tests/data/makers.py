@@ -34,9 +34,9 @@ def joined(rows, sign):
     return frame(rows, sign.join)
 
 
-def one_hot(rows, yes, no):
+def one_hot(rows, yes, no, names=LABELS):
     return pd.DataFrame(
-        [{"text": text, **{name: yes if name in gold else no for name in LABELS}} for text, gold in rows]
+        [{"text": text, **{name: yes if name in gold else no for name in names}} for text, gold in rows]
     )
 
 
@@ -59,8 +59,8 @@ def parquet(rows, **features):
     return written.getvalue()
 
 
-def numbered(rows):
-    return [(text, [LABELS.index(label) for label in labels]) for text, labels in rows]
+def numbered(rows, names=LABELS):
+    return [(text, [names.index(label) for label in labels]) for text, labels in rows]
 
 
 def as_objects(labels):

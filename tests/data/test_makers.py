@@ -1,5 +1,9 @@
 """Tables as their makers write them: what is read, what is said about it, and what is refused with the way out."""
 
+import importlib
+import json
+from pathlib import Path
+
 import datasets
 import pytest
 from makers import LABELS, MAKERS, ONE, documents, frame, joined, zipped
@@ -7,6 +11,7 @@ from makers import LABELS, MAKERS, ONE, documents, frame, joined, zipped
 from hf_gile.data import load_labels
 from hf_gile.data.table_source import TableSource
 
+ROOT = Path(__file__).parents[2]
 TWO = documents(40, low=2)
 
 
@@ -269,3 +274,12 @@ def test_rows_that_are_pairs_of_a_text_and_a_label_are_noted(read):
     pairs = frame([(text, [label]) for text, labels in rows for label in labels])
     assert "60 of 120 rows repeat a text with another label" in read("a.csv", csv_of(pairs))[2]
     assert "repeat a text" not in read("b.csv", csv_of(frame([(text, labels[:1]) for text, labels in rows] * 2)))[2]
+
+
+def test_the_page_of_ten_makers_is_what_the_script_writes(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    ten_makers = importlib.import_module("ten_makers")
+    results = json.loads(ten_makers.RESULT.read_text(encoding="utf-8"))
+    assert ten_makers.page(results) == ten_makers.PAGE.read_text(encoding="utf-8")
+    assert list(results["makers"]) == list(ten_makers.MAKERS)
+    ten_makers.check_equal(results["makers"])

@@ -1,45 +1,47 @@
 """Writes one table as ten makers write it, trains on each file, and writes docs/makers.md.
 
-    python benchmarks/makers.py
-
-    python benchmarks/makers.py --page      # only writes the page
+    python benchmarks/ten_makers.py
+    python benchmarks/ten_makers.py --page      # only writes the page
 
 Every file has the same documents and labels, so every model must predict the same.
 """
 
 import argparse
-import csv
-import io
 import json
 import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import datasets
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 from machine import RESULTS, provenance, stay_offline, write_json
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "makers.md"
-RESULT = RESULTS / "makers.json"
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tests" / "data"))
+
+from makers import fasttext, frame, joined, label_studio, lines, numbered, one_hot, parquet  # noqa: E402
+
+PAGE = ROOT / "docs" / "makers.md"
+RESULT = RESULTS / "ten_makers.json"
 LINES = 4
 
 INTRODUCTION = """# Ten makers of tables
 
-`python benchmarks/makers.py` writes the same 44 sentences, with one or two of four labels each, as ten programs write
-them, trains on each file, and writes this page. Below are the start of each file, the command, and what it prints about
-the file. [Read data](data.md) has the rules.
+`python benchmarks/ten_makers.py` writes the same 44 sentences, with one or two of four labels each, as ten programs
+write them, trains on each file, and writes this page. Below are the start of each file, the command, and what it prints
+about the file. [Read data](data.md) has the rules.
 """
 
-SAME = """The ten models give these probabilities to five new sentences, with the same digits for each file."""
+SAME = "The ten models give these probabilities to five new sentences, with the same digits for each file."
 
 DOCUMENTS = """
 The striker scored twice in the last ten minutes. | sport
+The match was called off because the pitch was under snow. | sport, weather
 Our goalkeeper saved a penalty and the team stayed first. | sport
 She ran the marathon in under three hours. | sport
 The coach wants a younger defence next season. | sport
@@ -71,7 +73,6 @@ The cheese ripens for a year in a cool cellar. | food
 Mix flour, eggs and milk for the pancakes. | food
 A restaurant for fresh fish opened at the harbour. | food
 Roast the potatoes with rosemary and olive oil. | food
-The match was called off because the pitch was under snow. | sport, weather
 Rain stopped play at the tennis tournament twice. | sport, weather
 The ski race was moved because of fog and wind. | sport, weather
 The club sold its best striker to pay its debts. | sport, money
@@ -95,141 +96,59 @@ NEW = {
 """Texts to predict, and what a reader would say."""
 
 
-class Table(NamedTuple):
-    """The documents as every maker writes them."""
+ROWS = [(text, labels.split(", ")) for text, labels in (line.split(" | ") for line in DOCUMENTS.strip().splitlines())]
+NAMES = sorted({name for _, labels in ROWS for name in labels})
+CLASSES = datasets.Sequence(datasets.ClassLabel(names=NAMES))
+ISSUES = [[f"NEWS-{number}", text, *[*labels, ""][:2]] for number, (text, labels) in enumerate(ROWS, 1)]
 
-    texts: list[str]
-    labels: list[list[str]]
-    names: list[str]
-
-    @property
-    def rows(self) -> list[tuple[str, list[str]]]:
-        """Pairs of a text and its labels."""
-        return list(zip(self.texts, self.labels, strict=True))
-
-
-class Maker(NamedTuple):
-    """Who writes a file, its name, its bytes, and the flags that it needs."""
-
-    name: str
-    file: str
-    write: Callable[[Table], bytes]
-    flags: tuple[str, ...] = ()
-
-
-def read_table() -> Table:
-    """Reads the documents above."""
-    rows = [line.split(" | ") for line in DOCUMENTS.strip().splitlines()]
-    labels = [row[1].split(", ") for row in rows]
-    return Table([row[0] for row in rows], labels, sorted({name for row in labels for name in row}))
-
-
-def write_csv(rows: list[list[object]], **options: str) -> str:
-    """Formats rows as CSV."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\r\n", **options).writerows(rows)  # type: ignore[arg-type]
-    return text.getvalue()
-
-
-def pandas_lists(table: Table) -> bytes:
-    """`to_csv` of a column of lists, with the index."""
-    return bytes(pd.DataFrame({"text": table.texts, "labels": table.labels}).to_csv().encode())
+# The name and content of the file, and the flags.
+MAKERS: dict[str, tuple[str, Any, list[str]]] = {
+    "pandas": ("lists.csv", frame(ROWS).to_csv(), []),
+    "NumPy": ("arrays.csv", frame(ROWS, np.array).to_csv(index=False), []),
+    "Excel in Germany": (
+        "news.csv",
+        (
+            "sep=;\r\n" + joined(ROWS, ", ").rename(columns={"labels": "Schlagwörter"}).to_csv(sep=";", index=False)
+        ).encode("cp1252"),
+        ["--labels", "Schlagwörter", "--separator", ","],
+    ),
+    "Kaggle": ("train.csv", one_hot(ROWS, 1, 0, NAMES).to_csv(), []),
+    "datasets of Hugging Face": ("train.parquet", parquet(numbered(ROWS, NAMES), labels=CLASSES), []),
+    "Label Studio": ("project.csv", frame(ROWS, label_studio).to_csv(index=False), []),
+    "doccano": (
+        "all.jsonl",
+        lines({"id": number, "text": text, "label": labels} for number, (text, labels) in enumerate(ROWS)),
+        [],
+    ),
+    "fastText": ("train.txt", fasttext(ROWS), []),
+    "Jira": (
+        "issues.csv",
+        pd.DataFrame(ISSUES, columns=["Issue key", "Summary", "Labels", "Labels"]).to_csv(index=False),
+        ["--text", "Summary", "--labels", "Labels.1", "Labels.2"],
+    ),
+    "WordPress": (
+        "posts.csv",
+        "\ufeff" + joined(ROWS, "|").rename(columns={"text": "Content", "labels": "Tags"}).to_csv(index=False),
+        ["--text", "Content", "--labels", "Tags", "--separator", "|"],
+    ),
+}
 
 
-def numpy_arrays(table: Table) -> bytes:
-    """`to_csv` of a column of arrays."""
-    arrays = [np.array(row, dtype=object) for row in table.labels]
-    return bytes(pd.DataFrame({"text": table.texts, "tags": arrays}).to_csv(index=False).encode())
-
-
-def excel(table: Table) -> bytes:
-    """CSV of a German Excel: semicolons, Windows-1252, and a line that names the delimiter."""
-    rows = [[text, ", ".join(row)] for text, row in table.rows]
-    return ("sep=;\r\n" + write_csv([["Text", "Schlagwörter"], *rows], delimiter=";")).encode("cp1252")
-
-
-def kaggle(table: Table) -> bytes:
-    """An id, the text, and a column of zeros and ones for each label."""
-    rows = [
-        [f"{number:08x}", text, *(int(name in row) for name in table.names)]
-        for number, (text, row) in enumerate(table.rows)
-    ]
-    return write_csv([["id", "comment_text", *table.names], *rows]).encode()
-
-
-def hugging_face(table: Table) -> bytes:
-    """Parquet of `datasets`: numbers of classes, whose names are in the metadata."""
-    feature = {"feature": {"names": table.names, "_type": "ClassLabel"}, "_type": "List"}
-    info = {"info": {"features": {"text": {"dtype": "string", "_type": "Value"}, "label": feature}}}
-    numbers = [[table.names.index(name) for name in row] for row in table.labels]
-    columns = pa.table({"text": table.texts, "label": pa.array(numbers, pa.list_(pa.int64()))})
-    sink = io.BytesIO()
-    pq.write_table(columns.replace_schema_metadata({"huggingface": json.dumps(info)}), sink)
-    return sink.getvalue()
-
-
-def label_studio(table: Table) -> bytes:
-    """JSON-MIN: `choices` is text for a single choice, and an object for several."""
-    rows = [
-        {"id": number, "text": text, "topic": row[0] if len(row) == 1 else {"choices": row}}
-        for number, (text, row) in enumerate(table.rows, 1)
-    ]
-    return json.dumps(rows, indent=1).encode()
-
-
-def doccano(table: Table) -> bytes:
-    """JSON lines."""
-    rows = [{"id": number, "text": text, "label": row, "Comments": []} for number, (text, row) in enumerate(table.rows)]
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
-
-
-def fast_text(table: Table) -> bytes:
-    """Labels in front of each text."""
-    lines = (" ".join([*(f"__label__{name}" for name in row), text]) for text, row in table.rows)
-    return "".join(line + "\n" for line in lines).encode()
-
-
-def jira(table: Table) -> bytes:
-    """A column of the same name for each further label."""
-    rows = [[f"NEWS-{number}", text, *row, *[""] * (2 - len(row))] for number, (text, row) in enumerate(table.rows, 1)]
-    return write_csv([["Issue key", "Summary", "Labels", "Labels"], *rows]).encode()
-
-
-def word_press(table: Table) -> bytes:
-    """An export with tags joined by a bar."""
-    rows = [[number, text, "|".join(row), "publish"] for number, (text, row) in enumerate(table.rows, 1)]
-    return write_csv([["ID", "Content", "Tags", "Status"], *rows]).encode("utf-8-sig")
-
-
-MAKERS = (
-    Maker("pandas, lists", "lists.csv", pandas_lists),
-    Maker("pandas, NumPy arrays", "arrays.csv", numpy_arrays, ("--labels", "tags")),
-    Maker("Excel in German", "news.csv", excel, ("--text", "Text", "--labels", "Schlagwörter", "--separator", ",")),
-    Maker("Kaggle", "train.csv", kaggle, ("--text", "comment_text")),
-    Maker("Hugging Face datasets", "train.parquet", hugging_face),
-    Maker("Label Studio", "project.json", label_studio, ("--labels", "topic")),
-    Maker("doccano", "all.jsonl", doccano),
-    Maker("fastText", "train.txt", fast_text),
-    Maker("Jira", "issues.csv", jira, ("--text", "Summary", "--labels", "Labels.1", "Labels.2")),
-    Maker("WordPress", "posts.csv", word_press, ("--text", "Content", "--labels", "Tags", "--separator", "|")),
-)
-
-
-def run(maker: Maker, table: Table, folder: Path) -> dict[str, Any]:
-    """Trains on the file of a maker; returns its start, the command, what was printed about it, and predictions."""
+def run(file: str, content: Any, flags: list[str], folder: Path) -> dict[str, Any]:
+    """Trains on a file; returns its start, the command, what was printed about it, and predictions."""
     folder.mkdir()
-    content = maker.write(table)
-    (folder / maker.file).write_bytes(content)
+    data = content if isinstance(content, bytes) else content.encode()
+    (folder / file).write_bytes(data)
     (folder / "new.txt").write_text("\n".join(NEW) + "\n", encoding="utf-8")
-    arguments = ["train", maker.file, *maker.flags, "--output_dir", "runs"]
+    arguments = ["train", file, *flags, "--output_dir", "runs"]
     printed = hf_gile(arguments, folder).partition("documents: ")[0]
     scored = map(json.loads, hf_gile(["score", "runs/auto/model", "new.txt", "--top-k", "0"], folder).splitlines())
     predictions = [dict(zip(row["labels"], row["scores"], strict=True)) for row in scored]
     return {
-        "start": start_of(content),
+        "start": start_of(data),
         "command": "hf-gile " + shlex.join(arguments),
         "printed": [line.rstrip() for line in printed.splitlines()],
-        "predictions": [{name: scores[name] for name in table.names} for scores in predictions],
+        "predictions": [{name: scores[name] for name in NAMES} for scores in predictions],
     }
 
 
@@ -280,9 +199,10 @@ def main() -> None:
     options = parser.parse_args()
     if not options.page:
         stay_offline()
-        table = read_table()
         with tempfile.TemporaryDirectory() as work:
-            makers = {maker.name: run(maker, table, Path(work) / str(number)) for number, maker in enumerate(MAKERS)}
+            makers = {
+                name: run(*maker, Path(work) / str(number)) for number, (name, maker) in enumerate(MAKERS.items())
+            }
         check_equal(makers)
         write_json(RESULT, {**provenance(0), "makers": makers})
     PAGE.write_text(page(json.loads(RESULT.read_text(encoding="utf-8"))), encoding="utf-8")
