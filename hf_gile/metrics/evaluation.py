@@ -53,10 +53,10 @@ def evaluate_index(
 
     Raises:
         ValueError: If the index belongs to another model; its labels differ from the stored labels and `label_set` is
-            missing; batches lack gold labels, are not tensors, or have a language or gold labels that the index does
-            not have; there are no documents or no metrics.
+            missing; batches lack gold labels, or have a language or gold labels that the index does not have; or there
+            are no documents.
     """
-    measured = _check_metrics(index, metrics, max_scores)
+    measured = [metrics] if isinstance(metrics, TrainerMetric) else list(metrics)
     gile = get_towers(model)
     model = unwrapped(model)
     index.check_fits(gile)
@@ -91,30 +91,8 @@ def evaluate_index(
     return {name: value for metric in measured for name, value in metric.compute().items()}
 
 
-def _check_metrics(
-    index: object, metrics: TrainerMetric | Sequence[TrainerMetric], max_scores: int
-) -> list[TrainerMetric]:
-    if max_scores < 1:
-        raise ValueError(f"max_scores must be at least 1, got {max_scores}")
-    if not hasattr(index, "check_fits"):
-        raise ValueError(
-            f"the first argument must be a LabelIndex and the second the model, got {type(index).__name__}"
-        )
-    selected = list(metrics) if isinstance(metrics, Sequence) else [metrics]
-    if not selected or not all(isinstance(metric, TrainerMetric) for metric in selected):
-        raise ValueError(
-            f"metrics must be a metric, such as LabelMetrics(num_labels), or a list of metrics, got {metrics}"
-        )
-    return selected
-
-
-def _read_gold(batch: object) -> tuple[Tensor, Tensor | None]:
+def _read_gold(batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
     """Returns the gold labels of a batch, and the excluded labels."""
-    if not isinstance(batch, Mapping) or not isinstance(batch.get("labels", torch.empty(0)), Tensor):
-        raise ValueError(
-            "batches must come from GileDataCollator: DataLoader(encode_dataset(...), 64, "
-            f"collate_fn=GileDataCollator(processor)); got a {type(batch).__name__} without tensors"
-        )
     if "labels" not in batch:
         raise ValueError(f"a batch has no gold labels, only {', '.join(sorted(batch))}: evaluation needs them")
     return batch["labels"], batch.get("excluded_columns")

@@ -4,12 +4,10 @@ Shapes: `L` labels scored.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from .batch import Array
 
@@ -34,14 +32,12 @@ def propensities(
         `(L,)` propensities, in 0..1, higher for more frequent labels.
 
     Raises:
-        ValueError: If counts are not between 0 and N, or `a` or `b` is not positive.
+        ValueError: If counts are not between 0 and N.
 
     Example:
         >>> propensities([0, 1, 1000], num_documents=1000).round(3)
         array([0.113, 0.145, 0.821])
     """
-    if not (a > 0 and b > 0):
-        raise ValueError(f"a and b must be positive, got a={a} and b={b}")
     frequencies = read_counts(counts)
     if frequencies.max(initial=0) > num_documents:
         raise ValueError(
@@ -53,56 +49,16 @@ def propensities(
 
 
 def read_counts(counts: Array | Sequence[float]) -> NDArray[np.float64]:
-    """Checks `(L,)` counts of training documents, and returns a copy of them in float64.
+    """Checks `(L,)` counts of training documents, and returns them in float64.
 
     Raises:
-        ValueError: If counts are negative, NaN or infinite.
+        ValueError: If they are not a number of at least 0 for each label.
 
     Example:
         >>> read_counts([3, 0])
         array([3., 0.])
     """
-    return _check_numbers(counts, "counts", None, lambda array: array >= 0, "of at least 0")
-
-
-def read_propensities(values: Array | Sequence[float], num_labels: int) -> Tensor:
-    """Checks propensities.
-
-    Args:
-        values: `(L,)` propensities.
-        num_labels: Number of labels L.
-
-    Returns:
-        `(L,)` float64 on the CPU, a copy.
-
-    Raises:
-        ValueError: If they are not above 0 and at most 1, or their number is wrong.
-
-    Example:
-        >>> read_propensities([0.5, 1], num_labels=2)
-        tensor([0.5000, 1.0000], dtype=torch.float64)
-    """
-    array = _check_numbers(
-        values, "propensities", num_labels, lambda array: (array > 0) & (array <= 1), "above 0 and up to 1"
-    )
-    return torch.from_numpy(array)
-
-
-def _check_numbers(
-    values: Array | Sequence[float],
-    name: str,
-    num_labels: int | None,
-    is_valid: Callable[[NDArray[np.float64]], NDArray[np.bool_]],
-    requirement: str,
-) -> NDArray[np.float64]:
-    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-    if array.dtype.kind not in "iuf" or array.ndim != 1 or num_labels not in (None, len(array)):
-        shape = "(L,)" if num_labels is None else f"({num_labels},)"
-        raise ValueError(
-            f"{name} must have shape {shape}, a number for each label, got {array.dtype} of shape {array.shape}"
-        )
-    array = array.astype(np.float64)
-    wrong = np.flatnonzero(~(np.isfinite(array) & is_valid(array)))
-    if len(wrong):
-        raise ValueError(f"{name} must be numbers {requirement}, got {array[wrong[0]]:g} for label {wrong[0]}")
-    return array
+    numbers = np.asarray(counts, np.float64)
+    if numbers.ndim != 1 or not (numbers >= 0).all():
+        raise ValueError(f"counts must be a number of at least 0 for each label, got {counts!r:.200}")
+    return numbers

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
-from .batch import Array, read_batch
 from .trainer import TrainerMetric
 
 
@@ -31,13 +31,12 @@ class OnColumns(TrainerMetric):
         """Discards all batches."""
         self.metric.reset()
 
-    def update(self, scores: Array, labels: Array) -> None:
+    def add(self, scores: Tensor, gold: Tensor) -> None:
         """Adds a batch with all labels."""
-        scores, gold = read_batch(scores, labels)
         columns = self.columns.to(scores.device)
         new = torch.full((scores.shape[1] + 1,), -100, device=scores.device)
         new[columns] = torch.arange(len(columns), device=scores.device)
-        self.metric.update(scores[:, columns], new[gold.masked_fill(gold < 0, scores.shape[1])])
+        self.metric.add(scores[:, columns], new[gold.masked_fill(gold < 0, scores.shape[1])])
 
     def compute(self) -> dict[str, float]:
         """Computes the metric."""

@@ -3,7 +3,7 @@
 Shapes: `B` documents in the batch, `L` labels scored, `P` gold labels per document, padded.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..models.losses_gile import IGNORE, widened
 from .batch import Array, read_batch, read_columns, read_groups, require_documents
-from .frequency import read_propensities
+from .trainer import TrainerMetric
 
 _AMONG_ALL = "among_all_average_precision"
 
@@ -62,7 +62,6 @@ def ranking_metrics(
         >>> result["average_precision"], result["ranking_loss"]
         (tensor([0.8333], dtype=torch.float64), tensor([0.2500], dtype=torch.float64))
     """
-    _check_top_k(top_k)
     scores, gold = read_batch(scores, labels)
     if columns is not None:
         scores, gold = _restrict(scores, gold, read_columns(columns, scores.shape[1]))
@@ -71,7 +70,7 @@ def ranking_metrics(
     return _measure(rank, at_gold, gold != IGNORE, candidates, top_k)
 
 
-class RankingMetrics:
+class RankingMetrics(TrainerMetric):
     """Streaming means of `ranking_metrics`.
 
     With a mask of seen labels, each mean is also computed as `seen_...` and `unseen_...`. As in the GILE paper, labels
@@ -94,7 +93,7 @@ class RankingMetrics:
         propensities: `(L,)` label propensities from `propensities`, for `psp_at_k`.
 
     Raises:
-        ValueError: If an argument does not match the labels, or a k is below 1.
+        ValueError: If an argument does not match the labels.
 
     Example:
         >>> metrics = RankingMetrics(num_labels=3)
@@ -112,9 +111,13 @@ class RankingMetrics:
         top_k: Sequence[int] = (),
         propensities: Array | Sequence[float] | None = None,
     ) -> None:
-        _check_top_k(top_k)
         self.groups = read_groups(num_labels, seen)
-        self.gains = None if propensities is None else 1 / read_propensities(propensities, num_labels)
+        self.gains: Tensor | None = None
+        if propensities is not None:
+            shares = torch.as_tensor(propensities, dtype=torch.double)
+            if shares.shape != (num_labels,) or not bool(((shares > 0) & (shares <= 1)).all()):
+                raise ValueError(f"propensities must be above 0 and up to 1 for each of the {num_labels} labels")
+            self.gains = 1 / shares
         self.num_labels = num_labels
         self.top_k = tuple(dict.fromkeys(top_k))  # distinct
         self.reset()
@@ -131,17 +134,8 @@ class RankingMetrics:
         self.counted = dict.fromkeys(self.groups, 0)
         self.documents = 0
 
-    def update(self, scores: Array, labels: Array) -> None:
-        """Adds a batch.
-
-        Args:
-            scores: `(B, L)` logits, or any scores in the same order.
-            labels: `(B, P)` label indices padded with -100, or `(B, L)` multi-hot.
-
-        Raises:
-            ValueError: If scores and labels do not match; nothing is added then.
-        """
-        scores, gold = read_batch(scores, labels, self.num_labels)
+    def add(self, scores: Tensor, gold: Tensor) -> None:
+        """Adds checked documents."""
         at_gold = _gather_gold(scores, gold)
         groups = {prefix: columns.to(scores.device) for prefix, columns in self.groups.items()}
         ranks = {
@@ -190,14 +184,6 @@ class RankingMetrics:
             result[f"{prefix}documents"] = counted
             result[f"{prefix}skipped"] = self.documents - counted
         return result
-
-
-def _check_top_k(top_k: Sequence[int]) -> None:
-    if not isinstance(top_k, Iterable) or isinstance(top_k, str):
-        raise ValueError(f"top_k must be a list of numbers, such as (1, 3, 5), got {top_k!r:.100}")
-    for k in top_k:
-        if not hasattr(k, "__index__") or getattr(k, "ndim", False) or k < 1:
-            raise ValueError(f"numbers in top_k must be at least 1, got {k!r:.100}")
 
 
 def _gather_gold(scores: Tensor, gold: Tensor) -> Tensor:

@@ -2,24 +2,49 @@
 
 from typing import TYPE_CHECKING
 
-from .batch import Array
+from torch import Tensor
+
+from .batch import Array, read_batch
 
 if TYPE_CHECKING:
     from transformers import EvalPrediction
 
 
+_DOCUMENTS_AT_ONCE = 64
+"""Maximum number of documents B that are added together, which limits memory if a batch is a whole dataset."""
+
+
 class TrainerMetric:
     """A metric for `compute_metrics` of `transformers.Trainer`, with or without `batch_eval_metrics=True`.
 
-    Subclasses implement `reset`, `update` and `compute`.
+    Subclasses implement `reset`, `add` and `compute`.
+
+    Attributes:
+        num_labels: Number of labels L of every batch; 0 for any number.
     """
+
+    num_labels: int = 0
 
     def reset(self) -> None:
         """Discards all batches."""
         raise NotImplementedError
 
     def update(self, scores: Array, labels: Array) -> None:
-        """Adds a batch."""
+        """Adds a batch, or a whole dataset.
+
+        Args:
+            scores: `(N, L)` logits.
+            labels: `(N, P)` label indices padded with -100, or `(N, L)` multi-hot.
+
+        Raises:
+            ValueError: If scores and labels do not match; nothing is added then.
+        """
+        scores, gold = read_batch(scores, labels, self.num_labels or None)
+        for batch in zip(scores.split(_DOCUMENTS_AT_ONCE), gold.split(_DOCUMENTS_AT_ONCE), strict=True):
+            self.add(*batch)
+
+    def add(self, scores: Tensor, gold: Tensor) -> None:
+        """Adds `(B, L)` scores and `(B, P)` gold label indices, padded with -100, which `update` has checked."""
         raise NotImplementedError
 
     def compute(self) -> dict[str, float]:

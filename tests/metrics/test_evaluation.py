@@ -92,8 +92,6 @@ def test_gold_labels_are_mapped_to_another_label_set_by_id(make_model, label_set
 def test_an_index_of_other_weights_and_empty_data_are_refused(make_model):
     model, _ = make_model()
     index = LabelIndex.build(model)
-    with pytest.raises(ValueError, match="max_scores must be at least 1"):
-        evaluate_index(index, model, [], LabelMetrics(5), max_scores=0)
     with pytest.raises(ValueError, match="at least one document"):
         evaluate_index(index, model, [], LabelMetrics(5))
     with torch.no_grad():

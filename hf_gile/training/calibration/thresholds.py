@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...metrics.batch import Array, read_batch, read_columns, require_documents
+from ...metrics.batch import Array, read_columns, require_documents
 from ...metrics.calibration import make_gold_mask
 from ...metrics.trainer import TrainerMetric
 from ...models.checks_gile import GROUPS
@@ -91,7 +91,7 @@ class ThresholdTuner(TrainerMetric):
         seen: `(L,)` bool, True for labels seen in training; by default all labels are tuned together.
 
     Raises:
-        ValueError: If the number is below 1, or `seen` is not a mask of the labels or selects none.
+        ValueError: If `seen` is not a mask of the labels or selects none.
 
     Example:
         >>> import torch
@@ -103,8 +103,6 @@ class ThresholdTuner(TrainerMetric):
     """
 
     def __init__(self, num_labels: int, seen: Array | Sequence[bool] | None = None) -> None:
-        if num_labels < 1:
-            raise ValueError(f"num_labels must be at least 1, got {num_labels}")
         self.num_labels = num_labels
         every = torch.ones(num_labels, dtype=torch.bool)
         self.counts = ScoreCounts(every if seen is None else read_columns(seen, num_labels))
@@ -113,18 +111,9 @@ class ThresholdTuner(TrainerMetric):
         """Discards all batches."""
         self.counts = ScoreCounts(self.counts.seen)
 
-    def update(self, scores: Array, labels: Array) -> None:
-        """Adds a batch, or a whole dataset, of `(N, L)` scores and labels.
-
-        Args:
-            scores: `(N, L)` logits; -inf or the minimum of the dtype for labels that are not candidates.
-            labels: `(N, P)` label indices padded with -100, or `(N, L)` multi-hot.
-
-
-        Raises:
-            ValueError: If scores and labels do not match; nothing is added then.
-        """
-        self.counts.update(*read_batch(scores, labels, self.num_labels))
+    def add(self, scores: Tensor, gold: Tensor) -> None:
+        """Adds checked documents."""
+        self.counts.update(scores, gold)
 
     def compute(self) -> dict[str, float]:
         """Computes the best threshold.
