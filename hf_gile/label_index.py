@@ -23,7 +23,6 @@ from torch import Tensor
 from transformers import PreTrainedConfig
 
 from .models import GileProcessor, Scorer, get_towers, unwrapped
-from .models.checks_gile import check_whole_number
 from .models.labels_gile import Label, LabelSet
 from .models.languages_gile import check_language, get_language_columns
 from .models.lexical_gile import LexicalFeatures, Postings
@@ -124,10 +123,6 @@ class LabelIndex:
         label_language: str | None = None,
         postings: Postings | None = None,
     ) -> None:
-        if not torch.is_tensor(codes):
-            raise ValueError(
-                f"codes must be a tensor, got {type(codes).__name__}; use LabelIndex.build to compute them"
-            )
         if codes.dim() != 2 or len(codes) != len(label_set):
             raise ValueError(
                 f"codes must have a row for each of the {len(label_set)} labels, got shape {tuple(codes.shape)}"
@@ -169,26 +164,19 @@ class LabelIndex:
 
         Raises:
             ValueError: If there is no label set or no processor, a language is unknown, a linear unit was not
-                trained on the labels, codes overflow in this type, the type is not a floating point type, or the batch
-                size is below 1.
+                trained on the labels, codes overflow in this type, or the type is not a floating point type.
         """
         if hasattr(processor, "ids"):
             raise ValueError(
                 "got a label set instead of the processor: call LabelIndex.build(model, processor, label_set)"
             )
-        if label_set is not None and not hasattr(label_set, "ids"):
-            raise ValueError(
-                f"label_set must be a LabelSet, got {type(label_set).__name__}; use LabelSet.from_names(names)"
-            )
-        check_whole_number("batch_size", batch_size)
         _check_dtype(dtype)
         gile = get_towers(model)
         model = unwrapped(model)
         language = check_language(gile.config, language)
         label_language = label_language or language
         was_training = model.training
-        if was_training:
-            model.eval()
+        model.eval()
         try:
             with torch.autocast(gile.device.type, enabled=False):
                 if label_set is None:
@@ -201,8 +189,7 @@ class LabelIndex:
             model_hash = fingerprint(gile)
             index = cls(label_set, codes, bias, language, model_hash, label_language, postings)
         finally:
-            if was_training:
-                model.train()
+            model.train(was_training)
         return index
 
     def __len__(self) -> int:
@@ -230,8 +217,6 @@ class LabelIndex:
         Raises:
             ValueError: If text codes have a wrong shape, or `lexical` is missing for an index with `postings`.
         """
-        if columns is not None and not torch.is_tensor(columns):
-            raise ValueError(f"columns must be a tensor of label indices, got {type(columns).__name__}")
         codes = self.codes if columns is None else self.codes[columns.to(self.codes.device)]
         bias = self._bias(text_codes, lexical)
         if columns is None or not callable(bias):
@@ -325,11 +310,7 @@ class LabelIndex:
                 labels beyond their text, or the model differs.
         """
         self.check_fits(model)
-        if isinstance(labels, Label):
-            labels = [labels]
-        if not isinstance(labels, Iterable):
-            raise ValueError(f"labels must be Labels, got {type(labels).__name__}")
-        labels = list(labels)
+        labels = [labels] if isinstance(labels, Label) else list(labels)
         label_set = self.label_set.add(*labels)
         new = self._encode(labels, model, processor)
         self.codes = torch.cat([self.codes, new.codes.to(self.codes.device)])

@@ -52,15 +52,9 @@ def write_audit(
         The paths of the files.
 
     Raises:
-        ValueError: If the number of ids, texts or label lists differs from the number of audited documents.
         OSError: If a file cannot be written.
     """
     folder = Path(folder)
-    for name, values in {"ids": ids, "texts": texts, "labels": labels}.items():
-        if len(values) != len(audit.corrections):
-            raise ValueError(
-                f"{name} must have one entry per audited document ({len(audit.corrections)}), got {len(values)}"
-            )
     names = label_set.id2label()
     heading = ["rank", "document", "label", "name", "probability", "verdict", "text"]
     tables: dict[str, list[list[Any]]] = {

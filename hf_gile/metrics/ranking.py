@@ -10,15 +10,13 @@ import torch
 from torch import Tensor
 
 from ..models.losses_gile import IGNORE, widened
-from .batch import Array, read_batch, read_columns, read_groups, require_documents
+from .batch import Array, read_batch, read_groups, require_documents
 from .trainer import TrainerMetric
 
 _AMONG_ALL = "among_all_average_precision"
 
 
-def ranking_metrics(
-    scores: Array, labels: Array, columns: Array | Sequence[bool] | None = None, top_k: Sequence[int] = ()
-) -> dict[str, Tensor]:
+def ranking_metrics(scores: Array, labels: Array, top_k: Sequence[int] = ()) -> dict[str, Tensor]:
     """Computes the ranking metrics of each document.
 
     With `rank(l)` the number of labels that score at least as high as label `l`, itself included,
@@ -47,15 +45,14 @@ def ranking_metrics(
     Args:
         scores: `(B, L)` logits, or any scores in the same order.
         labels: `(B, P)` indices of gold labels, padded with -100; or `(B, L)` multi-hot as bool or 0.0 and 1.0.
-        columns: `(L,)` bool, the group of labels to which ranks and gold labels are restricted. By default all labels.
         top_k: Numbers of labels k, each at least 1.
 
     Returns:
-        `(B,)` float64 for each of the names above, NaN for documents without a gold label in the group, and `(B,)` bool
-        `counted`, False for these.
+        `(B,)` float64 for each of the names above, NaN for documents without a gold label, and `(B,)` bool `counted`,
+        False for these.
 
     Raises:
-        ValueError: If scores, labels or columns do not match.
+        ValueError: If scores and labels do not match.
 
     Example:
         >>> result = ranking_metrics(torch.tensor([[0.9, 0.1, 0.4, 0.3]]), torch.tensor([[0, 3]]))
@@ -63,8 +60,6 @@ def ranking_metrics(
         (tensor([0.8333], dtype=torch.float64), tensor([0.2500], dtype=torch.float64))
     """
     scores, gold = read_batch(scores, labels)
-    if columns is not None:
-        scores, gold = _restrict(scores, gold, read_columns(columns, scores.shape[1]))
     at_gold = _gather_gold(scores, gold)
     rank, candidates = _rank(scores, at_gold)
     return _measure(rank, at_gold, gold != IGNORE, candidates, top_k)
@@ -263,14 +258,6 @@ def _measure(
     counted = gold_count > 0
     result = {name: value.masked_fill(~counted, torch.nan) for name, value in result.items()}
     return {**result, "counted": counted}
-
-
-def _restrict(scores: Tensor, gold: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-    """Restricts scores and gold labels to a group and renumbers the labels."""
-    columns = columns.to(scores.device)
-    position = (columns.cumsum(dim=0) - 1).masked_fill(~columns, IGNORE)  # (L,)
-    restricted = position[gold.clamp(min=0)].masked_fill(gold == IGNORE, IGNORE)
-    return _select(scores, columns), restricted
 
 
 def _select(scores: Tensor, columns: Tensor) -> Tensor:

@@ -146,8 +146,9 @@ def make_report(
         metadata: Other fields of the report: `dataset`, `split` ("test" by default) and `command`.
 
     Raises:
-        ValueError: If the numbers of texts and label lists differ, there are no documents, a label id is not stored,
-            columns are invalid, or a document has several gold labels but the model predicts one.
+        ValueError: If the numbers of texts and of gold labels, excluded labels or languages differ, there are no
+            documents, a label id is not stored, columns are invalid, or a document has several gold labels but the
+            model predicts one.
 
     Example:
         >>> from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, build_tokenizer
@@ -161,7 +162,10 @@ def make_report(
         [1, 1]
     """
     model = unwrapped(model)
-    _check_documents(texts, gold, excluded, language)
+    languages = None if isinstance(language, str) else language
+    for name, values in {"gold": gold, "excluded": excluded, "language": languages}.items():
+        if values is not None and len(values) != len(texts):
+            raise ValueError(f"{name} must have an entry for each of the {len(texts)} texts, got {len(values)}")
     evaluation = _Evaluation(model, columns, num_training_documents)
     was_training = model.training
     model.eval()
@@ -169,10 +173,9 @@ def make_report(
     try:
         for start in tqdm(range(0, len(texts), step), desc="documents", unit="batch", disable=not progress):
             part = slice(start, start + step)
-            batch_language = language
-            if language is not None and not isinstance(language, str):
-                batch_language = list(language[part])
-            words = processor(text=list(texts[part]), language=batch_language, return_tensors="pt")
+            if languages is not None:
+                language = list(languages[part])
+            words = processor(text=list(texts[part]), language=language, return_tensors="pt")
             if excluded is not None:
                 words["excluded_columns"] = evaluation.find_columns(excluded[part])
             with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
@@ -182,24 +185,6 @@ def make_report(
         model.train(was_training)
     measured = {"split": "test", "documents": len(texts), "versions": _versions(), **evaluation.compute()}
     return Report(**measured | metadata)
-
-
-def _check_documents(
-    texts: Sequence[Any],
-    gold: Sequence[Any],
-    excluded: Sequence[Any] | None,
-    language: str | Sequence[str] | None,
-) -> None:
-    if len(texts) != len(gold):
-        raise ValueError(f"gold must have a list of label ids for each of the {len(texts)} texts, got {len(gold)}")
-    if excluded is not None and len(texts) != len(excluded):
-        raise ValueError(f"excluded must have a list of ids for each of the {len(texts)} texts, got {len(excluded)}")
-    if len(texts) == 0:
-        raise ValueError("no texts to evaluate on: pass at least one text")
-    if language is not None and not isinstance(language, str) and len(language) != len(texts):
-        raise ValueError(
-            f"language must be a single language, or a language for each of {len(texts)}, got {len(language)}"
-        )
 
 
 class _Evaluation:

@@ -83,8 +83,6 @@ class GileLoss:
         chunk_size: int = 0,
         share_labels: bool = False,
     ) -> None:
-        if chunk_size < 0:
-            raise ValueError(f"chunk_size must not be negative, got {chunk_size}")
         if loss is not None and chunk_size > 0:
             raise ValueError(
                 f"the loss {getattr(loss, '__name__', loss)} needs the scores of all labels at once and cannot be "

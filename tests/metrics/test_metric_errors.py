@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hf_gile.metrics import LabelMetrics, ranking_metrics
+from hf_gile.metrics import LabelMetrics
 
 SCORES = torch.zeros(2, 5)
 LABELS = torch.tensor([[0, 3, -100], [1, -100, -100]])
@@ -45,8 +45,6 @@ MASKS = {
 def test_invalid_masks_are_refused(mask, message):
     with pytest.raises(ValueError, match=message):
         LabelMetrics(5, seen=mask)
-    with pytest.raises(ValueError, match=message):
-        ranking_metrics(SCORES, LABELS, mask)
 
 
 @pytest.mark.parametrize(
