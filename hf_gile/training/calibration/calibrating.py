@@ -20,7 +20,7 @@ from ..settings import check_choice
 from .fitting import IDENTITY, Calibration, fit, fit_softmax
 from .raising import SharedRanking
 from .score_counts import ScoreCounts
-from .thresholds import GoldLogits, guaranteed_recall, rounded
+from .thresholds import guaranteed_recall, rounded
 
 _UNUSUAL = 0.1
 """Share of the documents whose best label does not reach `GileConfig.usual_score`."""
@@ -103,10 +103,10 @@ def calibrate(
         if single:
             fitted, before, after = fit_softmax(documents, seen, stored)
         else:
-            counts = ScoreCounts(seen, config.force_label)
+            counts = ScoreCounts(seen, config.force_label, recall)
             ranking = SharedRanking() if raise_unseen and fits else None
             options = {"method": fits, "objective": objective, "label_thresholds": label_thresholds}
-            fitted, before, after = _fit_groups(documents, counts, recall, ranking, stored, **options)
+            fitted, before, after = _fit_groups(documents, counts, ranking, stored, **options)
     finally:
         model.train(was_training)
     if recall is not None and "unseen" not in fitted.thresholds and not all_seen.all():
@@ -128,22 +128,18 @@ def _read_method(method: str | None, problem_type: str | None) -> str | None:
 def _fit_groups(
     documents: Iterable[tuple[Tensor, Tensor]],
     counts: ScoreCounts,
-    recall: float | None,
     ranking: SharedRanking | None,
     stored: Calibration,
     **options: Any,
 ) -> tuple[Calibration, Tensor, Tensor]:
     """Fits seen and unseen labels by `fit`; also returns the probabilities of the best labels before and after."""
-    gold_logits = None if recall is None else GoldLogits(counts.seen, recall)
     highest = []
     for logits, gold in documents:
         counts.update(logits, gold)
         highest.append(_highest_of_groups(logits, counts.seen))
-        if gold_logits is not None:
-            gold_logits.update(logits, gold)
         if ranking is not None:
             ranking.update(logits, gold, counts.seen)
-    fitted = fit(counts, gold_logits=gold_logits, ranking=ranking, stored=stored, **options)
+    fitted = fit(counts, ranking=ranking, stored=stored, **options)
     before, after = (_probabilities(highest, each.calibration) for each in (stored, fitted))
     return fitted, before, after
 

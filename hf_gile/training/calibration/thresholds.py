@@ -28,10 +28,7 @@ import torch
 from torch import Tensor
 
 from ...metrics.batch import Array, read_columns, require_documents
-from ...metrics.calibration import make_gold_mask
 from ...metrics.trainer import TrainerMetric
-from ...models.checks_gile import GROUPS
-from ...models.losses_gile import widened
 from .score_counts import BOTH_HALVES, EDGES, ScoreCounts, above_edges, counts_above
 
 MIN_DOCUMENTS = 30
@@ -278,32 +275,6 @@ def guaranteed_recall(objective: str) -> float | None:
     if match is None or float(match[1]) == 0:
         raise ValueError(f"objective must be {', '.join(OBJECTIVES)} or, for example, recall@0.8, got {objective!r}")
     return float(match[1])
-
-
-class GoldLogits:
-    """The logits of the gold labels of each document with gold labels in a group, to guarantee a recall.
-
-    Args:
-        seen: `(C,)` booleans, whether each candidate label is seen.
-        recall: The recall to guarantee, below 1.
-
-    Attributes:
-        by_group: A tensor for each such document, for "seen" and "unseen".
-    """
-
-    def __init__(self, seen: Tensor, recall: float) -> None:
-        self.seen = seen
-        self.recall = recall
-        self.by_group: dict[str, list[Tensor]] = {group: [] for group in GROUPS}
-
-    def update(self, logits: Tensor, gold: Tensor) -> None:
-        """Adds `(B, C)` logits and `(B, P)` gold label indices, padded with -100."""
-        is_gold = make_gold_mask(gold, len(self.seen))
-        for group, collected in self.by_group.items():
-            of_group = is_gold & (self.seen == (group == "seen"))
-            has_gold = of_group.any(1)
-            rows = zip(widened(logits)[has_gold], of_group[has_gold], strict=True)
-            collected.extend(row[mask] for row, mask in rows)
 
 
 def promised_threshold(gold: list[Tensor], recall: float) -> float:
