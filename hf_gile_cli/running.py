@@ -24,6 +24,7 @@ _FLAGS = {
     'pass on_error="skip" to skip it': "skip it with --on-error skip",
     'pass on_error="skip" to skip them': "skip them with --on-error skip",
     "(language=...)": "(--language)",
+    "with without_words=True": "with --without-words",
     'pass encoding="': 'pass --encoding "',
     'pass text="1" and so on': "pass --text 1 and so on",
     'try encoding="': 'try --encoding "',
