@@ -274,11 +274,6 @@ class ApproximateSearch:
         """
         faiss = _import_faiss()
         file = Path(folder) / SEARCH_FILE
-        if not file.is_file():
-            raise FileNotFoundError(
-                f"{file} does not exist: build the search and save it in the folder of its index "
-                "(ApproximateSearch.save)"
-            )
         try:
             return cls._load(file, index, faiss)
         except (SafetensorError, RuntimeError, KeyError, AttributeError, TypeError, json.JSONDecodeError) as error:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..models import LabelSet
 from ..publishing.markdown import shortened
-from ..writing import whole_file, write_csv
+from ..writing import write_csv, write_text
 from .findings import Audit, Drift, Finding
 
 INTERFACE = """<View>
@@ -95,8 +95,7 @@ def write_audit(
         write_csv(folder / name, rows, encoding="utf-8-sig")
     files = {"label_studio.json": json.dumps(tasks, ensure_ascii=False, indent=1), "label_studio.xml": INTERFACE}
     for name, text in files.items():
-        with whole_file(folder / name) as written:
-            written.write_text(text, encoding="utf-8")
+        write_text(folder / name, text)
     return [folder / name for name in (*tables, *files)]
 
 

@@ -147,8 +147,7 @@ def make_report(
 
     Raises:
         ValueError: If the numbers of texts and of gold labels, excluded labels or languages differ, there are no
-            documents, a label id is not stored, columns are invalid, or a document has several gold labels but the
-            model predicts one.
+            documents, a label id is not stored, or a document has several gold labels but the model predicts one.
 
     Example:
         >>> from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, build_tokenizer
@@ -199,7 +198,8 @@ class _Evaluation:
         config = model.config
         self.label_set = stored_labels(model)
         self.known_ids = set(self.label_set.ids)
-        self.columns = _read_columns(columns, config.num_labels)
+        every = range(config.num_labels)
+        self.columns = torch.as_tensor(every if columns is None else columns).sort().values
         self.one_label = config.problem_type == "single_label_classification"
         self.calibration = config.calibration
         self.labels = [self.label_set[column] for column in self.columns.tolist()]
@@ -302,16 +302,6 @@ def stored_labels(model: GileForSequenceClassification) -> LabelSet:
         return model.label_set
     names = [model.config.id2label[column] for column in range(model.config.num_labels)]
     return LabelSet(Label(name, name, seen=True) for name in names)
-
-
-def _read_columns(columns: Sequence[int] | Tensor | None, num_labels: int) -> Tensor:
-    if columns is None:
-        return torch.arange(num_labels)
-    chosen = torch.as_tensor(columns).tolist()
-    are_indices = all(type(column) is int and 0 <= column < num_labels for column in chosen)
-    if not chosen or not are_indices or len(set(chosen)) < len(chosen):
-        raise ValueError(f"columns must be distinct integers from 0 to {num_labels - 1}, at least one")
-    return torch.tensor(sorted(chosen))
 
 
 def _ratio(part: int, number: int) -> float | None:

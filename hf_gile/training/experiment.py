@@ -29,7 +29,7 @@ from transformers import EarlyStoppingCallback, Trainer, TrainerControl, Trainer
 from transformers.trainer_callback import ProgressCallback
 
 from ..metrics.label_metrics import LabelMetrics
-from ..metrics.on_columns import OnColumns
+from ..metrics.trainer import OnColumns
 from ..models import GileForSequenceClassification, GileProcessor, LabelSet
 from ..publishing.folder import find_outdated
 from ..publishing.report import Report, make_report

@@ -435,8 +435,7 @@ def fit_labels(distilled: Distilled, parts: Mapping[str, Dataset]) -> None:
     """
     model, processor = distilled.model, distilled.processor
     old = model.label_set
-    if old is None:
-        raise ValueError("the model stores no labels: add some with model.set_labels or hf-gile labels import")
+    assert old is not None  # as a teacher has labels
     counts = Counter(chain.from_iterable(parts["train"]["labels"]))
     labels = LabelSet(replace(label, count=counts[label.id], seen=label.id in counts, threshold=None) for label in old)
     model.set_labels(labels, processor)

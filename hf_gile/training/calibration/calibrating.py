@@ -169,13 +169,7 @@ def _select_candidates(
     """Returns `(C,)` indices of the candidate labels, ascending."""
     number = model.config.num_labels
     if columns is not None:
-        chosen = torch.as_tensor(columns, dtype=torch.long).cpu()
-        if not len(chosen) or len(chosen.unique()) < len(chosen) or not bool(((chosen >= 0) & (chosen < number)).all()):
-            raise ValueError(
-                f"columns must be distinct indices of the {number} stored labels, got {len(chosen)}, such as "
-                f"{chosen[:8].tolist()}"
-            )
-        return chosen.sort().values
+        return torch.as_tensor(columns, dtype=torch.long).cpu().sort().values
     chosen = model.stored_labels.seen()
     if not bool(chosen.all()):
         if iter(batches) is batches:
@@ -184,7 +178,7 @@ def _select_candidates(
                 "a list, not a generator; or the candidate labels as columns="
             )
         for batch in batches:
-            chosen |= make_targets(_gold(batch), number).any(0).cpu()
+            chosen |= make_targets(batch["labels"], number).any(0).cpu()
     if not bool(chosen.any()):
         raise ValueError(
             "there are no candidate labels: no stored label is marked as seen, and no document has a gold label; mark "
@@ -200,7 +194,6 @@ def _score_candidates(
     positions = torch.full((model.config.num_labels + 1,), IGNORE)
     positions[chosen] = torch.arange(len(chosen))
     for batch in batches:
-        gold = _gold(batch)
         logits = batch.get("logits")
         if logits is None:
             inputs = {
@@ -210,18 +203,8 @@ def _score_candidates(
             }
             with torch.no_grad(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
                 logits = model(**inputs).logits
-        logits, gold = (tensor.cpu() for tensor in read_batch(logits, gold))
+        logits, gold = (tensor.cpu() for tensor in read_batch(logits, batch["labels"]))
         yield logits[:, chosen], positions[gold.masked_fill(gold == IGNORE, -1)]
-
-
-def _gold(batch: Mapping[str, Any]) -> Tensor:
-    gold = batch.get("labels") if hasattr(batch, "get") else None
-    if not isinstance(gold, Tensor):
-        raise ValueError(
-            "batches must come from a GileDataCollator, with labels: DataLoader(encode_dataset(...), 64, collate_fn="
-            f"GileDataCollator(processor)); got {sorted(batch) if gold is None else type(gold).__name__}"
-        )
-    return gold
 
 
 def with_number(calibration: Mapping[str, Any], number: int, crowding: float) -> dict[str, Any]:
