@@ -204,13 +204,16 @@ def audit(
         progress: Whether to show a progress bar.
 
     Raises:
-        ValueError: If the numbers of texts and label lists differ, there are no documents, or a label id is unknown.
+        ValueError: If the numbers of texts and label lists differ, there are no documents, the model has no label set,
+            or a label id is unknown.
 
     Example:
         findings = audit(model, processor, rows["text"], rows["labels"])
         write_audit("runs/audit", findings, model.label_set, rows["id"], rows["text"], rows["labels"])
     """
     model = unwrapped(model)
+    if model.label_set is None:
+        raise ValueError("the model has no label set: call model.set_labels(label_set, processor)")
     if len(texts) != len(labels):
         raise ValueError(f"labels must have a list of ids for each of the {len(texts)} texts, got {len(labels)}")
     auditor = Auditor(model.config.num_labels, most)
