@@ -103,7 +103,7 @@ class ApproximateSearch:
 
         Raises:
             ImportError: If faiss is not installed.
-            ValueError: If text codes have a wrong shape, are all zero, or there are fewer than `size`.
+            ValueError: If text codes have a wrong shape, or there are fewer than `size`.
         """
         faiss = _import_faiss()
         joint_size = index.codes.shape[1]
@@ -118,8 +118,6 @@ class ApproximateSearch:
         shares = eigenvalues.flip(0).cumsum(0) / eigenvalues.sum()
         size = least if size is not None else max(least, 1 + int((shares < _SHARE).sum()))
         is_used = eigenvalues[-size:] > 1e-10 * eigenvalues[-1]
-        if not bool(is_used.any()):
-            raise ValueError("text_codes are all zero: encode documents with project_texts to build a search")
         eigenvectors = eigenvectors[:, -size:][:, is_used]
         scale = eigenvalues[-size:][is_used].sqrt()
         padding = (0, -eigenvectors.shape[1] % _MULTIPLE)

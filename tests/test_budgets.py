@@ -50,7 +50,7 @@ def test_few_files_travel():
 
 
 def test_the_package_has_few_statements():
-    assert PACKAGE.statements <= 15_929  # target: 12,500
+    assert PACKAGE.statements <= 15_922  # target: 12,500
 
 
 def test_lines_of_code_are_short():
@@ -60,7 +60,7 @@ def test_lines_of_code_are_short():
 
 def test_a_line_says_one_thing():
     assert PACKAGE.tuple_rate <= 4  # in 1,000 statements
-    assert PACKAGE.condition_rate <= 33.4  # in 1,000 statements; target: 25
+    assert PACKAGE.condition_rate <= 33.42  # in 1,000 statements; target: 25
 
 
 def test_files_are_short():

@@ -15,8 +15,6 @@ from ..models.losses_gile import IGNORE
 
 Array = Tensor | NDArray[Any]
 
-SCORE_TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-
 
 def read_batch(scores: Array, labels: Array, num_labels: int | None = None) -> tuple[Tensor, Tensor]:
     """Checks a batch and converts its gold labels to a uniform form.
@@ -39,7 +37,7 @@ def read_batch(scores: Array, labels: Array, num_labels: int | None = None) -> t
                 [   1, -100]])
     """
     scores = _to_tensor(scores, "scores").detach()
-    if scores.ndim != 2 or scores.shape[1] == 0 or scores.dtype not in SCORE_TYPES:
+    if scores.ndim != 2 or scores.shape[1] == 0 or not scores.is_floating_point():
         raise ValueError(
             "scores must be float16, bfloat16, float32 or float64 of shape (documents, labels), "
             f"got {_describe(scores)}; pass the logits of the whole label set"

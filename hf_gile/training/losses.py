@@ -196,7 +196,7 @@ class GileLoss:
 
         Arguments, result and errors are those of `hf_gile.models.losses_gile.label_loss`.
         """
-        loss = self._function(_loss_name(is_single_label(labels, len(logits), config)))
+        loss = self.loss or LOSSES[_loss_name(is_single_label(labels, len(logits), config))]
         targets = make_targets(labels, config.num_labels)
         check_candidates(labels, logits, config)
         return scale_to_step(loss(logits, targets, None), labels, num_items_in_batch, shift_labels)
@@ -261,9 +261,6 @@ class GileLoss:
         """
         return columns, column_weights
 
-    def _function(self, name: str) -> Callable[..., Tensor]:
-        return self.loss or LOSSES[name]
-
     def _at_once(self, step: "_Step") -> Tensor:
         model = step.model
         config = model.config
@@ -290,7 +287,8 @@ class GileLoss:
             targets = make_targets(step.labels, config.num_labels)
             labels = targets = targets if columns is None else targets[:, columns]
         check_candidates(labels, logits, config, columns)
-        return self._function(step.name)(logits, targets, step.column_weights)
+        loss = self.loss or LOSSES[step.name]
+        return loss(logits, targets, step.column_weights)
 
     def _in_chunks(self, step: "_Step") -> Tensor:
         config = step.model.config
