@@ -26,7 +26,6 @@ from torch import Tensor
 from hf_gile.models.search_gile import calibrated
 from hf_gile.training.calibration import Calibration, fit
 from hf_gile.training.calibration.score_counts import ScoreCounts
-from hf_gile.training.calibration.thresholds import GoldLogits
 
 RECALLS = (0.7, 0.8, 0.9)
 SEED = 1
@@ -67,12 +66,10 @@ def measure(saved: SavedModel, limit: int) -> dict[str, Any]:
 
 def fit_promise(logits: Tensor, gold: list[list[int]], seen: Tensor, recall: float) -> Calibration:
     """Fits "spline" and thresholds that guarantee a recall, on `(N, C)` logits and the gold columns of N documents."""
-    counts = ScoreCounts(seen)
-    gold_logits = GoldLogits(seen, recall)
+    counts = ScoreCounts(seen, recall=recall)
     for rows in batches(len(logits)):
         counts.update(logits[rows], padded(gold[rows]))
-        gold_logits.update(logits[rows], padded(gold[rows]))
-    return fit(counts, gold_logits=gold_logits)
+    return fit(counts)
 
 
 def measured(

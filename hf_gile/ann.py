@@ -103,7 +103,7 @@ class ApproximateSearch:
 
         Raises:
             ImportError: If faiss is not installed.
-            ValueError: If text codes have a wrong shape, contain NaN or infinity, or there are fewer than `size`.
+            ValueError: If text codes have a wrong shape, or there are fewer than `size`.
         """
         faiss = _import_faiss()
         joint_size = index.codes.shape[1]
@@ -114,14 +114,10 @@ class ApproximateSearch:
                 f"size {least}; encode about a thousand documents with project_texts"
             )
         sample = text_codes.detach().cpu().double()
-        if not bool(sample.isfinite().all()):
-            raise ValueError("text_codes contain NaN or infinity; check whether training diverged")
         eigenvalues, eigenvectors = torch.linalg.eigh(sample.T @ sample / len(sample))  # ascending
         shares = eigenvalues.flip(0).cumsum(0) / eigenvalues.sum()
         size = least if size is not None else max(least, 1 + int((shares < _SHARE).sum()))
         is_used = eigenvalues[-size:] > 1e-10 * eigenvalues[-1]
-        if not bool(is_used.any()):
-            raise ValueError("text_codes are all zero: encode documents with project_texts to build a search")
         eigenvectors = eigenvectors[:, -size:][:, is_used]
         scale = eigenvalues[-size:][is_used].sqrt()
         padding = (0, -eigenvectors.shape[1] % _MULTIPLE)
@@ -184,12 +180,7 @@ class ApproximateSearch:
         Returns:
             `(B, min(max(k * oversampling, 32), L))` label indices on the CPU, approximately best first, padded with -1
             where the lists read contain fewer labels.
-
-        Raises:
-            ValueError: If `probes` or `oversampling` is below 1.
         """
-        if self.probes < 1 or self.oversampling < 1:
-            raise ValueError(f"probes and oversampling must be at least 1, got {self.probes} and {self.oversampling}")
         num_candidates = min(max(k * self.oversampling, _FEWEST), len(self._numbers))
         # Labels are assigned to the list of the nearest centre, but lists are read in order of their scores.
         self._lists.nprobe = min(self.probes, self.num_lists)
@@ -281,11 +272,6 @@ class ApproximateSearch:
         """
         faiss = _import_faiss()
         file = Path(folder) / SEARCH_FILE
-        if not file.is_file():
-            raise FileNotFoundError(
-                f"{file} does not exist: build the search and save it in the folder of its index "
-                "(ApproximateSearch.save)"
-            )
         try:
             return cls._load(file, index, faiss)
         except (SafetensorError, RuntimeError, KeyError, AttributeError, TypeError, json.JSONDecodeError) as error:
@@ -331,10 +317,8 @@ def recall(index: LabelIndex, text_codes: Tensor, k: int, lexical: LexicalFeatur
         A fraction, 0..1.
 
     Raises:
-        ValueError: If the index has no search, there are no documents, or as in `LabelIndex.top_k`.
+        ValueError: If the index has no search, or as in `LabelIndex.top_k`.
     """
-    if len(text_codes) == 0:
-        raise ValueError("text_codes must contain at least one document, got none")
     approximate = index.top_k(text_codes, k, approximate=True, lexical=lexical)
     return share_found(approximate, index.top_k(text_codes, k, lexical=lexical))
 

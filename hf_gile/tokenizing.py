@@ -77,7 +77,8 @@ def build_tokenizer(
         raise ValueError("either both texts and label_texts are mappings by language, or neither is")
     if isinstance(source, Mapping):
         labels = label_texts if isinstance(label_texts, Mapping) else {}
-        _check_languages(source, labels)
+        if unknown := labels.keys() - source.keys():
+            raise ValueError(f"label_texts has the language {min(unknown)!r}, but texts does not")
         words = []
         for language, items in source.items():
             prefix = f"{language}:" if len(source) > 1 else ""
@@ -102,15 +103,6 @@ def build_tokenizer(
         padding_side="right",
         model_input_names=["input_ids", "attention_mask"],
     )
-
-
-def _check_languages(texts: Mapping[str, Any], label_texts: Mapping[str, Any]) -> None:
-    for language in label_texts:
-        if language not in texts:
-            raise ValueError(f"label_texts has the language {language!r}, but texts does not")
-    for language, items in [*texts.items(), *label_texts.items()]:
-        if isinstance(items, str):
-            raise ValueError(f"the texts of {language} must be an iterable of texts, got a single string")
 
 
 def _count_words(texts: Iterable[str], min_count: int, max_vocabulary: int | None) -> list[str]:

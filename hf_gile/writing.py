@@ -224,7 +224,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     if path.exists() and not path.is_file():  # such as /dev/stdout
         yield path
         return
-    remove_abandoned(path.parent, path.name)
+    _remove_abandoned(path)
     written = path
     try:
         with _locked_folder(path) as scratch:
@@ -247,10 +247,9 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         written.write_text(text, encoding="utf-8")
 
 
-def remove_abandoned(folder: Path, name: str = "*") -> None:
-    """Removes the temporary folders for a file, or any, that killed processes of this machine left."""
-    pattern = name if name == "*" else glob.escape(name)
-    for scratch in folder.glob(f".{pattern}.writing-{_machine()}-????????"):
+def _remove_abandoned(path: Path) -> None:
+    """Removes the temporary folders for a file that killed processes of this machine left."""
+    for scratch in path.parent.glob(f".{glob.escape(path.name)}.writing-{_machine()}-????????"):
         if fcntl is None or not _is_folder(scratch):
             continue
         with suppress(OSError):  # locked by its process, or just removed

@@ -2,16 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from .options import LabelColumns, LabelFile, Model, Revision
 from .running import check_new_folder, counted, note
 from .saved_model import load
-
-if TYPE_CHECKING:
-    from hf_gile import GileForSequenceClassification
 
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the export; must be new or empty.")]
 WithoutWords = Annotated[
@@ -43,7 +40,6 @@ def sentence_transformers(
     from hf_gile.exports import export_sentence_transformers
 
     loaded, processor = load(model, revision, "cpu")
-    _check_words(loaded, without_words)
     export_sentence_transformers(loaded, processor, out, without_words)
     note(f"{out}, with {counted(len(loaded.label_set), 'label')} in labels.safetensors and labels.jsonl")
 
@@ -63,18 +59,8 @@ def onnx(
     from hf_gile.exports import export_onnx
 
     loaded, processor = load(model, revision, "cpu")
-    _check_words(loaded, without_words)
     export_onnx(loaded, processor, out, int8=int8, without_words=without_words)
     note(f"{out}: {', '.join(sorted(path.name for path in out.glob('*.onnx')))}")
-
-
-def _check_words(model: "GileForSequenceClassification", without_words: bool) -> None:
-    """Refuses a model with lexical terms in the words of the command: the Python API names arguments."""
-    if model.gile.output_layer.counts_words and not without_words:
-        raise ValueError(
-            "the model also counts the words that a text and a label share, which exports cannot represent: leave them "
-            "out with --without-words; docs/exports.md measures the loss of quality"
-        )
 
 
 @dataclass(kw_only=True)
@@ -113,7 +99,6 @@ def vectors(options: Vectors) -> None:
 
     labels = options.read(options.label_file)
     loaded, processor = load(options.model, options.revision, "cpu")
-    _check_words(loaded, options.without_words)
     label_index = LabelIndex.build(loaded, processor, labels)
     scale = dense_layer(loaded).scale if options.for_sentence_transformers else None
     export_vectors(label_index, options.out, table=options.table, scale=scale, without_words=options.without_words)

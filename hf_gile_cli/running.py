@@ -4,13 +4,11 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from functools import wraps
 from inspect import Signature, cleandoc, signature
 from pathlib import Path
-from tempfile import TemporaryFile
 from traceback import format_exc
 from typing import Any
 
@@ -24,6 +22,7 @@ _FLAGS = {
     'pass on_error="skip" to skip it': "skip it with --on-error skip",
     'pass on_error="skip" to skip them': "skip them with --on-error skip",
     "(language=...)": "(--language)",
+    "with without_words=True": "with --without-words",
     'pass encoding="': 'pass --encoding "',
     'pass text="1" and so on': "pass --text 1 and so on",
     'try encoding="': 'try --encoding "',
@@ -228,41 +227,12 @@ def write_row(row: Mapping[str, Any], line: str, as_json: bool) -> None:
         sys.stdout.write(f"{visible(line)}\n")
 
 
-@contextmanager
-def hidden_panics() -> Iterator[None]:
-    """Hides what a Rust library prints to standard error on a panic, which cannot be switched off.
-
-    Everything else that the process prints meanwhile appears afterwards.
-    """
-    with TemporaryFile() as printed:
-        standard_error = os.dup(2)
-        sys.stderr.flush()
-        os.dup2(printed.fileno(), 2)
-        is_panic = False
-        try:
-            yield
-        except BaseException as error:
-            is_panic = type(error).__name__ == "PanicException" and not _debug
-            raise
-        finally:
-            sys.stderr.flush()
-            os.dup2(standard_error, 2)
-            os.close(standard_error)
-            printed.seek(0)
-            text = printed.read()
-            if text and not is_panic:
-                os.write(2, text)
-
-
 def silence_libraries() -> None:
     """Silences progress bars and advice of libraries on standard error."""
     import logging
 
     from transformers.utils import logging as transformers_logging
 
-    from hf_gile import GileProcessor
-
-    GileProcessor.around_tokenizer = hidden_panics
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     logging.getLogger("hf_gile").setLevel(logging.ERROR)  # the command reports these warnings itself

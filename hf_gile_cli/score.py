@@ -373,26 +373,11 @@ def _is_file(stream: Any) -> bool:
 def _batches(source: str, stream: IO[bytes] | str, documents: Iterator[T], size: int) -> Iterator[list[T]]:
     if source == "-" and sys.stdin.isatty():
         note("reading texts from the terminal, one per line; press Ctrl-D to finish")
-    return ready_batches(documents, size) if _may_block(source, stream) else _full_batches(documents, size)
+    return read_ahead(documents, size, fills=not _may_block(source, stream))
 
 
-def _full_batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
-    """Yields batches from a source that does not block. Items before an error are yielded before it is raised."""
-    batch: list[T] = []
-    try:
-        for item in items:
-            batch.append(item)
-            if len(batch) == size:
-                yield batch
-                batch = []
-    except Exception:
-        yield from filter(None, [batch])
-        raise
-    yield from filter(None, [batch])
-
-
-def ready_batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
-    """Yields batches of the available items, from 1 to `size`, waiting only for the first.
+def read_ahead(items: Iterator[T], size: int, fills: bool) -> Iterator[list[T]]:
+    """Yields batches of `size` items, or, unless it `fills` them, of those that are there, waiting only for the first.
 
     A thread reads the items at most a few batches ahead. An error of `items` is raised after the items before it.
     """
@@ -417,7 +402,7 @@ def ready_batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
             if len(batch) == size:
                 break
             try:
-                item, error = queue.get_nowait()
+                item, error = queue.get(block=fills)
             except Empty:
                 break
         if batch:

@@ -87,10 +87,7 @@ def train(
     hf-gile train --config mine.yaml --output_dir runs/mine
     accelerate launch $(hf-gile train --where) --config mine.yaml
     """
-    from hf_gile.masking import masked
     from hf_gile.resources import resource
-
-    from .flag_names import unknown_flag
 
     if recipe not in RECIPES:
         raise typer.BadParameter(f"must be one of {', '.join(RECIPES)}, got {recipe!r}", param_hint="--recipe")
@@ -102,9 +99,6 @@ def train(
         sys.stdout.write(f"Options of the recipe {recipe}:\n\n")
         run_recipe(recipe, ["--help_all" if help_all else "--help"])
     else:
-        if recipe == "table" and (error := unknown_flag(context.args)):
-            note(masked(error))
-            raise typer.Exit(2)
         starts_with_files = bool(context.args) and not context.args[0].startswith("-")
         run_recipe(recipe, ["--train_files", *context.args] if starts_with_files else context.args)
 

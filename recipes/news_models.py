@@ -7,6 +7,7 @@ import torch
 from papers.multilingual import MultilingualDataset
 from papers.news import News, joint_size_for, paper_threshold
 from papers.units import UNITS
+from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
 
 from hf_gile import GileForSequenceClassification, GileProcessor, build_tokenizer
@@ -17,6 +18,7 @@ from hf_gile.training import (
     GileLoss,
     LabelSampler,
     ThresholdTuner,
+    calibrate,
     set_word_vectors,
 )
 from hf_gile.training.experiment import run_arguments
@@ -100,6 +102,16 @@ def measure(trainer: Trainer, language: str, news: News, recipe: Any) -> dict[st
         result["test"] = trainer.evaluate(parts["test"], metric_key_prefix="test")
         result[f"{name}_f1"] = result["test"][f"test_{'seen_' if news.held_out else ''}micro_f1"]
     return result
+
+
+def calibrate_on(trainer: Trainer, columns: list[int], method: str | None) -> dict[str, Any]:
+    """Calibrates the model of a trainer on its development documents, identically in each process."""
+    if method == "none" and trainer.model.config.problem_type == "single_label_classification":
+        return {}
+    collator = GileDataCollator(trainer.processing_class)
+    batches = DataLoader(trainer.eval_dataset, trainer.args.per_device_eval_batch_size, collate_fn=collator)
+    options = {"method": method, "label_thresholds": method != "none", "columns": columns, "bf16": trainer.args.bf16}
+    return calibrate(trainer.model, batches, raise_unseen=True, **options)
 
 
 def table(results: dict[str, Any], languages: list[str]) -> str:

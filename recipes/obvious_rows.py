@@ -24,9 +24,9 @@ from sklearn.svm import LinearSVC
 from torch.nn.utils.rnn import pad_sequence
 
 from hf_gile import LabelSet
-from hf_gile.metrics.frequency import propensities
+from hf_gile.metrics import propensities
 from hf_gile.metrics.label_metrics import LabelMetrics
-from hf_gile.metrics.on_columns import OnColumns
+from hf_gile.metrics.trainer import OnColumns
 from hf_gile.training import ThresholdTuner
 from hf_gile.training.experiment import columns_in_test, columns_in_validation
 from hf_gile.training.options import TOP_K

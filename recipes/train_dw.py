@@ -17,7 +17,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
-from news_models import LIMITS, TEXT_FIELDS, make_model, make_trainer, measure, model_fields, table
+from news_models import LIMITS, TEXT_FIELDS, calibrate_on, make_model, make_trainer, measure, model_fields, table
 from papers.news import read_news
 from papers.settings import add_settings, setting
 from papers.units import UNITS
@@ -26,7 +26,7 @@ from transformers import BatchFeature, TrainingArguments, set_seed
 from hf_gile import GileConfig, GileProcessor, GileTextConfig
 from hf_gile.publishing.card import write_card
 from hf_gile.publishing.report import REPORT_FILE, make_report
-from hf_gile.training.experiment import calibrate_on, save_model, train
+from hf_gile.training.experiment import save_model, train
 from hf_gile.training.options import ReportOptions
 from hf_gile.training.reporting import printer, reading, saved_settings, say_calibration, write_results
 from hf_gile.training.settings import check_choice, check_files
@@ -105,7 +105,7 @@ def main() -> None:
         for language in news.parts:
             results[unit][language] = measure(trainer, language, input_news, recipe)
         if recipe.save_models:
-            say_calibration(calibrate_on(trainer, trainer.eval_dataset, news.seen, recipe.calibration), say)
+            say_calibration(calibrate_on(trainer, news.seen, recipe.calibration), say)
         with saved_settings(recipe, args):
             if recipe.save_models:
                 save_model(trainer, folder / unit / "model")

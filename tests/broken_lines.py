@@ -66,7 +66,7 @@ MUTATIONS = [
         "models/test_losses.py",
     ),
     Mutation(
-        "hf_gile/training/weighted_losses.py",
+        "hf_gile/training/losses.py",
         "(targets > 0) & total.isneginf(), logits, total",
         "(targets > 1) & total.isneginf(), logits, total",
         "training/test_weighted_losses.py",

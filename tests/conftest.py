@@ -5,7 +5,6 @@ import logging
 import os
 import shutil
 import tempfile
-from contextlib import nullcontext
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -93,7 +92,6 @@ def _undo_silence():
     transformers_logging.set_verbosity(verbosity)
     transformers_logging.enable_progress_bar()
     logging.getLogger("hf_gile").setLevel(logging.NOTSET)
-    GileProcessor.around_tokenizer = nullcontext
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -122,7 +122,7 @@ def test_a_saved_search_answers_as_before(tmp_path, made, built):
 
 def test_a_search_of_other_labels_is_refused(tmp_path, made, built):
     model, processor, _ = made
-    with pytest.raises(FileNotFoundError, match="build the search and save it in the folder of its index"):
+    with pytest.raises(FileNotFoundError, match=r"label_search\.safetensors"):
         ApproximateSearch.load(tmp_path, built)
     built.search.save(tmp_path, built)
     built.rename("L0-7", "ban", model, processor)

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..models import LabelSet
 from ..publishing.markdown import shortened
-from ..writing import whole_file, write_csv
+from ..writing import write_csv, write_text
 from .findings import Audit, Drift, Finding
 
 INTERFACE = """<View>
@@ -52,15 +52,9 @@ def write_audit(
         The paths of the files.
 
     Raises:
-        ValueError: If the number of ids, texts or label lists differs from the number of audited documents.
         OSError: If a file cannot be written.
     """
     folder = Path(folder)
-    for name, values in {"ids": ids, "texts": texts, "labels": labels}.items():
-        if len(values) != len(audit.corrections):
-            raise ValueError(
-                f"{name} must have one entry per audited document ({len(audit.corrections)}), got {len(values)}"
-            )
     names = label_set.id2label()
     heading = ["rank", "document", "label", "name", "probability", "verdict", "text"]
     tables: dict[str, list[list[Any]]] = {
@@ -101,8 +95,7 @@ def write_audit(
         write_csv(folder / name, rows, encoding="utf-8-sig")
     files = {"label_studio.json": json.dumps(tasks, ensure_ascii=False, indent=1), "label_studio.xml": INTERFACE}
     for name, text in files.items():
-        with whole_file(folder / name) as written:
-            written.write_text(text, encoding="utf-8")
+        write_text(folder / name, text)
     return [folder / name for name in (*tables, *files)]
 
 

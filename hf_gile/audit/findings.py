@@ -102,9 +102,6 @@ class Auditor:
         most: Maximum number of findings of each kind; by default a twentieth of the number of assigned labels,
             rounded up, and at most 1,000.
 
-    Raises:
-        ValueError: If `most` is below 1.
-
     Example:
         >>> auditor = Auditor(num_labels=3, most=1)
         >>> auditor.update(torch.tensor([[0.9, 0.2, 0.8], [0.1, 0.7, 0.3]]), torch.tensor([[0, 1], [1, -100]]))
@@ -114,8 +111,6 @@ class Auditor:
     """
 
     def __init__(self, num_labels: int, most: int | None = None) -> None:
-        if most is not None and most < 1:
-            raise ValueError(f"most must be at least 1, got {most}")
         self.num_labels = num_labels
         self.most = most
         # Rows of probabilities, documents, columns, and labels instead (-1 for none); for assigned and missing labels.
@@ -258,14 +253,7 @@ def drift(first: Audit, second: Audit, most: int = MOST) -> list[Drift]:
 
     Returns:
         Labels that occur in a collection, largest difference first.
-
-    Raises:
-        ValueError: If the audits have different numbers of labels.
     """
-    if len(first.used) != len(second.used):
-        raise ValueError(
-            f"the audits have {len(first.used):,} and {len(second.used):,} labels: create both with the same model"
-        )
     total = (first.used + second.used).double()
     share = (second.expected / (first.expected + second.expected)).clamp(1e-6, 1 - 1e-6)
     scores = (second.used - total * share) / (total * share * (1 - share)).sqrt()

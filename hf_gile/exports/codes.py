@@ -11,11 +11,14 @@ from torch import Tensor, nn
 from ..models import GileForSequenceClassification, LabelSet
 from ..models.search_gile import get_bias
 
-WORDS = "the score has lexical terms (config.lexical), which are not inner products of codes"
+WORDS = (
+    "the model also counts the words that a text and a label share, which exports cannot represent: leave them out "
+    "with without_words=True; docs/exports.md measures the loss of quality"
+)
+"""Message for a model with lexical terms, which are not inner products of codes."""
+
 _NEARLY_LINEAR = 2.0**-10
 """Factor of numbers inside tanh for which tanh is linear to single precision: their error is below x^2 / 3,000,000."""
-
-WITHOUT_WORDS = "without_words=True (--without-words) leaves them out; see docs/exports.md for the loss of quality"
 
 
 class DenseLayer(NamedTuple):
@@ -54,7 +57,7 @@ def label_codes(model: GileForSequenceClassification, without_words: bool = Fals
             f"the model scores {', '.join(config.languages)} separately, and an export supports a single language"
         )
     if model.gile.output_layer.counts_words and not without_words:
-        raise ValueError(f"{WORDS}: {WITHOUT_WORDS}")
+        raise ValueError(WORDS)
     if model.label_set is None:
         raise ValueError("the model stores no labels: add some with model.set_labels or hf-gile labels import")
     codes = model.eval().project_stored_labels().float().cpu().clone()

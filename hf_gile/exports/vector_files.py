@@ -14,7 +14,7 @@ from ..extras import needs_extra
 from ..label_index import LabelIndex
 from ..models.labels_gile import Label
 from ..writing import whole_file
-from .codes import WITHOUT_WORDS, WORDS
+from .codes import WORDS
 
 MAX_INDEXED = {"vector": 2000, "halfvec": 4000}
 """Maximum vector size that pgvector can index, by column type; a halfvec has 16 bits per number."""
@@ -49,7 +49,7 @@ def export_vectors(
     if path.suffix not in (".parquet", ".sql"):
         raise ValueError(f"{path}: vectors can be written to a .parquet or .sql file, got {path.suffix or 'no suffix'}")
     if index.postings is not None and not without_words:
-        raise ValueError(f"{WORDS}: {WITHOUT_WORDS}")
+        raise ValueError(WORDS)
     codes = index.codes.float().cpu()
     if scale is not None:
         codes = codes * scale

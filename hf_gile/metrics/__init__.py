@@ -3,9 +3,8 @@
 from .calibration import CalibrationMetrics
 from .classification import F1Metrics
 from .evaluation import evaluate_index
-from .frequency import propensities
 from .label_metrics import LabelMetrics
-from .ranking import RankingMetrics, ranking_metrics
+from .ranking import RankingMetrics, propensities, ranking_metrics
 
 __all__ = [
     "CalibrationMetrics",

@@ -15,11 +15,6 @@ from ..models.losses_gile import IGNORE
 
 Array = Tensor | NDArray[Any]
 
-SCORE_TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-
-MOST_LABELS = 1 << 24
-"""Upper bound for the number of labels, since metrics store several numbers per label."""
-
 
 def read_batch(scores: Array, labels: Array, num_labels: int | None = None) -> tuple[Tensor, Tensor]:
     """Checks a batch and converts its gold labels to a uniform form.
@@ -42,7 +37,7 @@ def read_batch(scores: Array, labels: Array, num_labels: int | None = None) -> t
                 [   1, -100]])
     """
     scores = _to_tensor(scores, "scores").detach()
-    if scores.ndim != 2 or scores.shape[1] == 0 or scores.dtype not in SCORE_TYPES:
+    if scores.ndim != 2 or scores.shape[1] == 0 or not scores.is_floating_point():
         raise ValueError(
             "scores must be float16, bfloat16, float32 or float64 of shape (documents, labels), "
             f"got {_describe(scores)}; pass the logits of the whole label set"
@@ -90,8 +85,7 @@ def read_columns(columns: Array | Sequence[bool], num_labels: int) -> Tensor:
         >>> read_columns([True, False], num_labels=2)
         tensor([ True, False])
     """
-    array = columns if isinstance(columns, Tensor) else np.asarray(columns)
-    mask = _to_tensor(array, "a group of labels").detach()
+    mask = _to_tensor(columns, "a group of labels").detach()
     if mask.dtype != torch.bool or mask.shape != (num_labels,):
         raise ValueError(
             f"a group of labels must be a bool mask of shape ({num_labels},), got "
@@ -116,20 +110,12 @@ def read_groups(num_labels: int, seen: Array | Sequence[bool] | None) -> dict[st
         also "seen_" and "unseen_".
 
     Raises:
-        ValueError: If there are no labels, the mask has a wrong shape, or a group is empty.
+        ValueError: If the mask has a wrong shape, or a group is empty.
 
     Example:
         >>> read_groups(2, seen=[True, False])["unseen_"]
         tensor([False,  True])
     """
-    is_number = hasattr(num_labels, "__index__") and not (
-        isinstance(num_labels, bool) or getattr(num_labels, "ndim", False)
-    )
-    if not is_number or not 1 <= num_labels <= MOST_LABELS:
-        raise ValueError(
-            f"num_labels must be a whole number from 1 to {MOST_LABELS:,}, got {num_labels!r:.100}; pass the number of "
-            "scored labels"
-        )
     groups = {"": torch.ones(num_labels, dtype=torch.bool)}
     if seen is None:
         return groups
@@ -155,19 +141,13 @@ def require_documents(documents: int) -> None:
         raise ValueError("metrics need at least one document, got none; call update(...) first")
 
 
-def _to_tensor(array: Array, name: str) -> Tensor:
+def _to_tensor(array: Array | Sequence[bool], name: str) -> Tensor:
     if isinstance(array, Tensor):
         return array
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
-        kind = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
-        raise ValueError(
-            f"{name} must be a torch tensor or a numeric numpy array, got {kind}; convert with torch.as_tensor"
-        )
-    # torch supports neither read-only memory nor negative strides
     try:
-        return torch.from_numpy(np.require(array, requirements=["C", "W"]))
-    except TypeError:  # a type that torch lacks, such as long double
-        raise ValueError(f"{name} has type {array.dtype}, which torch does not support; convert with astype") from None
+        return torch.from_numpy(np.require(array, requirements=["C", "W"]))  # torch needs both
+    except TypeError as error:
+        raise ValueError(f"{name} must be a torch tensor or a numeric numpy array: {error}") from None
 
 
 def _read_label_indices(labels: Tensor, num_labels: int) -> Tensor:

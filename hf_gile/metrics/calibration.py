@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..models.losses_gile import IGNORE, widened
-from .batch import Array, read_batch, read_groups, require_documents
+from .batch import Array, read_groups, require_documents
 from .trainer import TrainerMetric
 
 
@@ -37,10 +37,9 @@ class CalibrationMetrics(TrainerMetric):
         seen: `(L,)` bool, True for the labels that were seen in training.
         bins: Number of bins.
         top_k: Number K of best labels.
-        chunk_size: Number of documents processed together.
 
     Raises:
-        ValueError: If the mask does not match the labels, or a number is below 1.
+        ValueError: If the mask does not match the labels.
 
     Example:
         >>> import torch
@@ -59,16 +58,11 @@ class CalibrationMetrics(TrainerMetric):
         seen: Array | Sequence[bool] | None = None,
         bins: int = 15,
         top_k: int = 5,
-        chunk_size: int = 64,
     ) -> None:
-        for name, value in {"bins": bins, "top_k": top_k, "chunk_size": chunk_size}.items():
-            if not hasattr(value, "__index__") or getattr(value, "ndim", False) or value < 1:
-                raise ValueError(f"{name} must be a whole number, at least 1, got {value!r:.100}")
         self.groups = read_groups(num_labels, seen)
         self.num_labels = num_labels
         self.bins = bins
         self.top_k = top_k
-        self.chunk_size = chunk_size
         self.reset()
 
     def reset(self) -> None:
@@ -79,30 +73,19 @@ class CalibrationMetrics(TrainerMetric):
         self.squares = dict.fromkeys(self.groups, 0.0)
         self.documents = 0
 
-    def update(self, scores: Array, labels: Array) -> None:
-        """Adds a batch, or a whole dataset.
-
-        Args:
-            scores: `(N, L)` logits.
-            labels: `(N, P)` label indices padded with -100, or `(N, L)` multi-hot.
-
-        Raises:
-            ValueError: If scores and labels do not match; nothing is added then.
-        """
-        scores, gold = read_batch(scores, labels, self.num_labels)
-        for start in range(0, len(scores), self.chunk_size):
-            chunk = scores[start : start + self.chunk_size]
-            candidate = chunk > torch.finfo(chunk.dtype).min
-            probabilities = widened(chunk).sigmoid()
-            is_gold = make_gold_mask(gold[start : start + self.chunk_size], self.num_labels)
-            for prefix, columns in self.groups.items():
-                selected = slice(None) if columns.all() else columns.nonzero().flatten().to(chunk.device)
-                cells = probabilities[:, selected], is_gold[:, selected], candidate[:, selected]
-                self.squares[prefix] += float(((cells[0] - cells[1].float()) ** 2)[cells[2]].double().sum())
-                self.all_cells[prefix] += self._count_cells(*cells)
-                # Ranked by scores, since probabilities near 1 are equal. Labels that are not candidates come last.
-                best = chunk[:, selected].topk(min(self.top_k, cells[0].shape[1]), dim=1).indices
-                self.best_cells[prefix] += self._count_cells(*(cell.gather(1, best) for cell in cells))
+    def add(self, scores: Tensor, gold: Tensor) -> None:
+        """Adds checked documents."""
+        candidate = scores > torch.finfo(scores.dtype).min
+        probabilities = widened(scores).sigmoid()
+        is_gold = make_gold_mask(gold, self.num_labels)
+        for prefix, columns in self.groups.items():
+            selected = slice(None) if columns.all() else columns.nonzero().flatten().to(scores.device)
+            cells = probabilities[:, selected], is_gold[:, selected], candidate[:, selected]
+            self.squares[prefix] += float(((cells[0] - cells[1].float()) ** 2)[cells[2]].double().sum())
+            self.all_cells[prefix] += self._count_cells(*cells)
+            # Ranked by scores, since probabilities near 1 are equal. Labels that are not candidates come last.
+            best = scores[:, selected].topk(min(self.top_k, cells[0].shape[1]), dim=1).indices
+            self.best_cells[prefix] += self._count_cells(*(cell.gather(1, best) for cell in cells))
         self.documents += len(gold)
 
     def compute(self) -> dict[str, float]:

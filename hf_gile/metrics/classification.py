@@ -5,15 +5,15 @@ Shapes: `B` documents in the batch, `L` labels scored, `P` gold labels per docum
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ..models.losses_gile import IGNORE, widened
-from .batch import Array, read_batch, read_groups, require_documents
+from .batch import Array, read_groups, require_documents
+from .trainer import TrainerMetric
 
 
-class F1Metrics:
+class F1Metrics(TrainerMetric):
     """Streaming micro, macro and example F1, in O(L) memory.
 
         predicted = sigmoid(score) >= threshold
@@ -76,18 +76,12 @@ class F1Metrics:
         self.example_sums = dict.fromkeys(self.groups, 0.0)
         self.documents = 0
 
-    def update(self, scores: Array, labels: Array) -> None:
-        """Adds a batch.
-
-        Args:
-            scores: `(B, L)` logits.
-            labels: `(B, P)` label indices padded with -100, or `(B, L)` multi-hot.
+    def add(self, scores: Tensor, gold: Tensor) -> None:
+        """Adds checked documents.
 
         Raises:
-            ValueError: If scores and labels do not match, or a document has several gold labels despite `one_label`;
-                nothing is added then.
+            ValueError: If a document has several gold labels despite `one_label`.
         """
-        scores, gold = read_batch(scores, labels, self.num_labels)
         is_gold = gold != IGNORE
         if self.one_label:
             if bool((is_gold.sum(dim=1) > 1).any()):
@@ -163,17 +157,7 @@ def read_threshold(threshold: float | Array, num_labels: int) -> Tensor:
         >>> read_threshold(0.5, num_labels=3)
         tensor(0.5000, dtype=torch.float64)
     """
-    # a copy, and not via float32: later changes by the caller have no effect
-    if isinstance(threshold, Tensor):
-        values = threshold.detach().cpu().double().clone()
-    else:
-        try:
-            values = torch.from_numpy(np.array(threshold, dtype=np.float64))
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"threshold must be a probability, or a probability for each of the {num_labels} labels, got "
-                f"{threshold!r:.100}"
-            ) from None
+    values = torch.as_tensor(threshold, dtype=torch.float64, device="cpu").detach().clone()
     if values.shape not in ((), (num_labels,)):
         raise ValueError(
             f"threshold must be a probability, or a probability for each of the {num_labels} labels, got "

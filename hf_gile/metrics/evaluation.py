@@ -11,10 +11,9 @@ from torch import Tensor
 
 from ..label_index import LabelIndex
 from ..models import GileModel, Scorer, get_towers, unwrapped
-from ..models.labels_gile import LabelSet
 from ..models.languages_gile import check_language
 from ..models.lexical_gile import LexicalFeatures
-from ..models.losses_gile import IGNORE, check_excluded
+from ..models.losses_gile import check_excluded
 from .trainer import TrainerMetric
 
 
@@ -24,7 +23,6 @@ def evaluate_index(
     batches: Iterable[Mapping[str, Tensor]],
     metrics: TrainerMetric | Sequence[TrainerMetric],
     *,
-    label_set: LabelSet | None = None,
     max_scores: int = 1 << 24,
 ) -> dict[str, float]:
     """Scores documents against all labels of an index and computes metrics.
@@ -40,33 +38,23 @@ def evaluate_index(
             evaluation) is restored.
         batches: Batches from `GileDataCollator`, such as `DataLoader(encoded, 64, collate_fn=collator)`: `input_ids` or
             `inputs_embeds`, `attention_mask`, `labels`, and if needed `language`, `excluded_columns`, `lexical_ids` and
-            `lexical_counts`. They may be a stream.
+            `lexical_counts`. They may be a stream. Label indices are those of `index.label_set`: encode the documents
+            with it if it is not that of the model.
         metrics: Metrics over the L labels of the index: a `LabelMetrics`, a `ThresholdTuner`, or several. They are
             reset.
-        label_set: Label set of the label indices in the batches, by default that of the model. Label indices are
-            translated by label id, so an encoded dataset can be used with an index to which labels were added. Required
-            if the labels of the index are not those stored with the model.
         max_scores: Number of documents times labels scored together, but at least a document with all labels.
 
     Returns:
         The results of all metrics.
 
     Raises:
-        ValueError: If the index belongs to another model; its labels differ from the stored labels and `label_set` is
-            missing; batches lack gold labels, are not tensors, or have a language or gold labels that the index does
-            not have; there are no documents or no metrics.
+        ValueError: If the index belongs to another model, batches have a language or label indices that the index does
+            not have, or there are no documents.
     """
-    measured = _check_metrics(index, metrics, max_scores)
+    measured = [metrics] if isinstance(metrics, TrainerMetric) else list(metrics)
     gile = get_towers(model)
     model = unwrapped(model)
     index.check_fits(gile)
-    stored = getattr(model, "label_set", None)
-    if label_set is None and (stored is None or stored.ids != index.label_set.ids):
-        raise ValueError(
-            "the labels of the index differ from those stored with the model, or in their order: pass label_set=, the "
-            "label set that the documents were encoded with (such as label_set=index.label_set)"
-        )
-    translation = _Translation(label_set, index.label_set) if label_set is not None else None
     documents = max(1, max_scores // len(index))
     for metric in measured:
         metric.reset()
@@ -74,50 +62,18 @@ def evaluate_index(
     model.eval()
     try:
         for batch in batches:
-            gold, excluded = _read_gold(batch)
+            excluded = batch.get("excluded_columns")
             text_codes, words = encode_texts(index, gile, batch)
-            if translation is not None:
-                gold = translation.gold(gold)
-                excluded = translation(excluded) if excluded is not None else None
             for start in range(0, len(text_codes), documents):
                 rows = slice(start, start + documents)
                 scores = index.scores(text_codes[rows], lexical=words and words.take(rows))
                 if excluded is not None:
                     _exclude(scores, excluded[rows])
                 for metric in measured:
-                    metric.update(scores, gold[rows])
+                    metric.update(scores, batch["labels"][rows])
     finally:
         model.train(was_training)
     return {name: value for metric in measured for name, value in metric.compute().items()}
-
-
-def _check_metrics(
-    index: object, metrics: TrainerMetric | Sequence[TrainerMetric], max_scores: int
-) -> list[TrainerMetric]:
-    if max_scores < 1:
-        raise ValueError(f"max_scores must be at least 1, got {max_scores}")
-    if not hasattr(index, "check_fits"):
-        raise ValueError(
-            f"the first argument must be a LabelIndex and the second the model, got {type(index).__name__}"
-        )
-    selected = list(metrics) if isinstance(metrics, Sequence) else [metrics]
-    if not selected or not all(isinstance(metric, TrainerMetric) for metric in selected):
-        raise ValueError(
-            f"metrics must be a metric, such as LabelMetrics(num_labels), or a list of metrics, got {metrics}"
-        )
-    return selected
-
-
-def _read_gold(batch: object) -> tuple[Tensor, Tensor | None]:
-    """Returns the gold labels of a batch, and the excluded labels."""
-    if not isinstance(batch, Mapping) or not isinstance(batch.get("labels", torch.empty(0)), Tensor):
-        raise ValueError(
-            "batches must come from GileDataCollator: DataLoader(encode_dataset(...), 64, "
-            f"collate_fn=GileDataCollator(processor)); got a {type(batch).__name__} without tensors"
-        )
-    if "labels" not in batch:
-        raise ValueError(f"a batch has no gold labels, only {', '.join(sorted(batch))}: evaluation needs them")
-    return batch["labels"], batch.get("excluded_columns")
 
 
 @torch.no_grad()
@@ -140,37 +96,6 @@ def encode_texts(
     text_embeds, _ = gile.embed_texts(**inputs, language=index.language)
     text_codes = gile.output_layer.project_texts(text_embeds, check_language(gile.config, index.language))
     return text_codes, gile.lexical_features(batch, text_embeds)
-
-
-class _Translation:
-    """Translates label indices of a label set to those of another, by label id."""
-
-    def __init__(self, old: LabelSet, new: LabelSet) -> None:
-        self.old = old
-        columns = {label.id: column for column, label in enumerate(new)}
-        self.columns = torch.tensor([columns.get(label.id, IGNORE) for label in old])
-
-    def __call__(self, columns: Tensor) -> Tensor:
-        """Returns the new label indices, or -100 for padding and missing labels."""
-        columns = columns.cpu()
-        if bool((columns >= len(self.columns)).any()):
-            raise ValueError(
-                f"a batch has label index {int(columns.max())}, but label_set has {len(self.columns)} labels: pass the "
-                "label set that the documents were encoded with"
-            )
-        return self.columns[columns.clamp(min=0)].masked_fill(columns < 0, IGNORE)
-
-    def gold(self, columns: Tensor) -> Tensor:
-        if columns.is_floating_point() or columns.dtype == torch.bool:
-            raise ValueError("with label_set=, gold labels must be label indices padded with -100, got zeros and ones")
-        new = self(columns)
-        lost = columns.cpu()[(columns.cpu() >= 0) & (new < 0)]
-        if len(lost):
-            raise ValueError(
-                f"the index lacks label {self.old[int(lost[0])].id!r} of a document: add it to the index, or encode "
-                "the documents again (encode_dataset with on_unknown_label='drop')"
-            )
-        return new
 
 
 def _exclude(scores: Tensor, columns: Tensor) -> None:

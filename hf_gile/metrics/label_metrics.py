@@ -5,7 +5,9 @@ Shapes: `N` documents, `L` labels scored, `P` gold labels per document, padded.
 
 from collections.abc import Sequence
 
-from .batch import Array, read_batch
+from torch import Tensor
+
+from .batch import Array
 from .classification import F1Metrics
 from .ranking import RankingMetrics
 from .trainer import TrainerMetric
@@ -31,7 +33,6 @@ class LabelMetrics(TrainerMetric):
         num_labels: Number of labels L of every batch.
         seen: `(L,)` bool, True for labels seen in training. By default only metrics over all labels are computed.
         threshold: Minimum probability of a predicted label, for all labels or `(L,)` for each.
-        chunk_size: Number of documents processed together, which limits memory if a batch is a whole dataset.
         top_k: Numbers of labels k, for precision, recall and nDCG at k.
         propensities: `(L,)` label propensities from `hf_gile.metrics.propensities`, for propensity-scored precision at
             k.
@@ -39,7 +40,7 @@ class LabelMetrics(TrainerMetric):
             `accuracy` is computed, see `F1Metrics`.
 
     Raises:
-        ValueError: If an argument does not match the labels, or `chunk_size` is below 1.
+        ValueError: If an argument does not match the labels.
 
     Example:
         >>> import torch
@@ -57,15 +58,11 @@ class LabelMetrics(TrainerMetric):
         num_labels: int,
         seen: Array | Sequence[bool] | None = None,
         threshold: float | Array = 0.5,
-        chunk_size: int = 64,
         top_k: Sequence[int] = (),
         propensities: Array | Sequence[float] | None = None,
         one_label: bool = False,
     ) -> None:
-        if chunk_size < 1:
-            raise ValueError(f"chunk_size must be at least 1 document, got {chunk_size}; leave it out for 64")
         self.num_labels = num_labels
-        self.chunk_size = chunk_size
         self.ranking = RankingMetrics(num_labels, seen, top_k, propensities)
         self.f1 = F1Metrics(num_labels, threshold, seen, one_label)
 
@@ -74,21 +71,10 @@ class LabelMetrics(TrainerMetric):
         self.ranking.reset()
         self.f1.reset()
 
-    def update(self, scores: Array, labels: Array) -> None:
-        """Adds a batch, or a whole dataset.
-
-        Args:
-            scores: `(N, L)` logits.
-            labels: `(N, P)` label indices padded with -100, or `(N, L)` multi-hot.
-
-        Raises:
-            ValueError: If scores and labels do not match; nothing is added then.
-        """
-        scores, gold = read_batch(scores, labels, self.num_labels)
-        for start in range(0, len(scores), self.chunk_size):
-            chunk = slice(start, start + self.chunk_size)
-            self.ranking.update(scores[chunk], gold[chunk])
-            self.f1.update(scores[chunk], gold[chunk])
+    def add(self, scores: Tensor, gold: Tensor) -> None:
+        """Adds checked documents."""
+        self.ranking.add(scores, gold)
+        self.f1.add(scores, gold)
 
     def compute(self) -> dict[str, float]:
         """Computes all metrics.

@@ -3,22 +3,22 @@
 Shapes: `B` documents in the batch, `L` labels scored, `P` gold labels per document, padded.
 """
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..models.losses_gile import IGNORE, widened
-from .batch import Array, read_batch, read_columns, read_groups, require_documents
-from .frequency import read_propensities
+from .batch import Array, read_batch, read_groups, require_documents
+from .trainer import TrainerMetric
 
 _AMONG_ALL = "among_all_average_precision"
 
 
-def ranking_metrics(
-    scores: Array, labels: Array, columns: Array | Sequence[bool] | None = None, top_k: Sequence[int] = ()
-) -> dict[str, Tensor]:
+def ranking_metrics(scores: Array, labels: Array, top_k: Sequence[int] = ()) -> dict[str, Tensor]:
     """Computes the ranking metrics of each document.
 
     With `rank(l)` the number of labels that score at least as high as label `l`, itself included,
@@ -47,31 +47,27 @@ def ranking_metrics(
     Args:
         scores: `(B, L)` logits, or any scores in the same order.
         labels: `(B, P)` indices of gold labels, padded with -100; or `(B, L)` multi-hot as bool or 0.0 and 1.0.
-        columns: `(L,)` bool, the group of labels to which ranks and gold labels are restricted. By default all labels.
         top_k: Numbers of labels k, each at least 1.
 
     Returns:
-        `(B,)` float64 for each of the names above, NaN for documents without a gold label in the group, and `(B,)` bool
-        `counted`, False for these.
+        `(B,)` float64 for each of the names above, NaN for documents without a gold label, and `(B,)` bool `counted`,
+        False for these.
 
     Raises:
-        ValueError: If scores, labels or columns do not match.
+        ValueError: If scores and labels do not match.
 
     Example:
         >>> result = ranking_metrics(torch.tensor([[0.9, 0.1, 0.4, 0.3]]), torch.tensor([[0, 3]]))
         >>> result["average_precision"], result["ranking_loss"]
         (tensor([0.8333], dtype=torch.float64), tensor([0.2500], dtype=torch.float64))
     """
-    _check_top_k(top_k)
     scores, gold = read_batch(scores, labels)
-    if columns is not None:
-        scores, gold = _restrict(scores, gold, read_columns(columns, scores.shape[1]))
     at_gold = _gather_gold(scores, gold)
     rank, candidates = _rank(scores, at_gold)
     return _measure(rank, at_gold, gold != IGNORE, candidates, top_k)
 
 
-class RankingMetrics:
+class RankingMetrics(TrainerMetric):
     """Streaming means of `ranking_metrics`.
 
     With a mask of seen labels, each mean is also computed as `seen_...` and `unseen_...`. As in the GILE paper, labels
@@ -94,7 +90,7 @@ class RankingMetrics:
         propensities: `(L,)` label propensities from `propensities`, for `psp_at_k`.
 
     Raises:
-        ValueError: If an argument does not match the labels, or a k is below 1.
+        ValueError: If an argument does not match the labels.
 
     Example:
         >>> metrics = RankingMetrics(num_labels=3)
@@ -112,9 +108,13 @@ class RankingMetrics:
         top_k: Sequence[int] = (),
         propensities: Array | Sequence[float] | None = None,
     ) -> None:
-        _check_top_k(top_k)
         self.groups = read_groups(num_labels, seen)
-        self.gains = None if propensities is None else 1 / read_propensities(propensities, num_labels)
+        self.gains: Tensor | None = None
+        if propensities is not None:
+            shares = torch.as_tensor(propensities, dtype=torch.double)
+            if shares.shape != (num_labels,) or not bool(((shares > 0) & (shares <= 1)).all()):
+                raise ValueError(f"propensities must be above 0 and up to 1 for each of the {num_labels} labels")
+            self.gains = 1 / shares
         self.num_labels = num_labels
         self.top_k = tuple(dict.fromkeys(top_k))  # distinct
         self.reset()
@@ -131,17 +131,8 @@ class RankingMetrics:
         self.counted = dict.fromkeys(self.groups, 0)
         self.documents = 0
 
-    def update(self, scores: Array, labels: Array) -> None:
-        """Adds a batch.
-
-        Args:
-            scores: `(B, L)` logits, or any scores in the same order.
-            labels: `(B, P)` label indices padded with -100, or `(B, L)` multi-hot.
-
-        Raises:
-            ValueError: If scores and labels do not match; nothing is added then.
-        """
-        scores, gold = read_batch(scores, labels, self.num_labels)
+    def add(self, scores: Tensor, gold: Tensor) -> None:
+        """Adds checked documents."""
         at_gold = _gather_gold(scores, gold)
         groups = {prefix: columns.to(scores.device) for prefix, columns in self.groups.items()}
         ranks = {
@@ -190,14 +181,6 @@ class RankingMetrics:
             result[f"{prefix}documents"] = counted
             result[f"{prefix}skipped"] = self.documents - counted
         return result
-
-
-def _check_top_k(top_k: Sequence[int]) -> None:
-    if not isinstance(top_k, Iterable) or isinstance(top_k, str):
-        raise ValueError(f"top_k must be a list of numbers, such as (1, 3, 5), got {top_k!r:.100}")
-    for k in top_k:
-        if not hasattr(k, "__index__") or getattr(k, "ndim", False) or k < 1:
-            raise ValueError(f"numbers in top_k must be at least 1, got {k!r:.100}")
 
 
 def _gather_gold(scores: Tensor, gold: Tensor) -> Tensor:
@@ -279,14 +262,6 @@ def _measure(
     return {**result, "counted": counted}
 
 
-def _restrict(scores: Tensor, gold: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-    """Restricts scores and gold labels to a group and renumbers the labels."""
-    columns = columns.to(scores.device)
-    position = (columns.cumsum(dim=0) - 1).masked_fill(~columns, IGNORE)  # (L,)
-    restricted = position[gold.clamp(min=0)].masked_fill(gold == IGNORE, IGNORE)
-    return _select(scores, columns), restricted
-
-
 def _select(scores: Tensor, columns: Tensor) -> Tensor:
     return scores.index_select(1, columns.nonzero().flatten())
 
@@ -296,3 +271,55 @@ def _sort_ascending(scores: Tensor) -> Tensor:
     if scores.device.type == "cpu":
         return torch.from_numpy(np.sort(scores.numpy(), axis=1))
     return scores.sort(dim=1).values
+
+
+def propensities(
+    counts: Array | Sequence[float], num_documents: int, a: float = 0.55, b: float = 1.5
+) -> NDArray[np.float64]:
+    """Estimates the probability that a relevant label was assigned to a document (Jain et al., KDD 2016).
+
+        p_l = 1 / (1 + C (N_l + b)^-a),  C = (log N - 1) (b + 1)^a
+
+    with N_l training documents of label l among N. The defaults are those of the authors, except for data from
+    Wikipedia (a 0.5, b 0.4) and Amazon (a 0.6, b 2.6).
+
+    Args:
+        counts: `(L,)` training documents of each label, 0 for a label unseen in training.
+        num_documents: N, the number of training documents. Of less than 3, C would be negative and is 0.
+        a: Exponent of the frequency.
+        b: Offset of the frequency.
+
+    Returns:
+        `(L,)` propensities, in 0..1, higher for more frequent labels.
+
+    Raises:
+        ValueError: If counts are not between 0 and N.
+
+    Example:
+        >>> propensities([0, 1, 1000], num_documents=1000).round(3)
+        array([0.113, 0.145, 0.821])
+    """
+    frequencies = read_counts(counts)
+    if frequencies.max(initial=0) > num_documents:
+        raise ValueError(
+            f"a label has {frequencies.max():g} training documents, but num_documents is {num_documents}; count each "
+            "document of a label once, and pass the number of all training documents"
+        )
+    scale = max(math.log(max(num_documents, 1)) - 1, 0) * (b + 1) ** a
+    return 1 / (1 + scale * (frequencies + b) ** -a)
+
+
+def read_counts(counts: Array | Sequence[float]) -> NDArray[np.float64]:
+    """Checks `(L,)` counts of training documents, and returns them in float64.
+
+    Raises:
+        ValueError: If they are not a number of at least 0 for each label.
+
+    Example:
+        >>> read_counts([3, 0])
+        array([3., 0.])
+    """
+    numbers = np.asarray(counts, np.float64)
+    if numbers.ndim != 1 or not (numbers >= 0).all():
+        raise ValueError(f"counts must be a number of at least 0 for each label, got {counts!r:.200}")
+    return numbers

@@ -1,25 +1,52 @@
-"""Base class of metrics for `compute_metrics` of a Trainer."""
+"""Metrics for `compute_metrics` of a Trainer: their base class, and metrics over a subset of the labels."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .batch import Array
+import torch
+from torch import Tensor
+
+from .batch import Array, read_batch
 
 if TYPE_CHECKING:
     from transformers import EvalPrediction
 
 
+_DOCUMENTS_AT_ONCE = 64
+"""Maximum number of documents B that are added together, which limits memory if a batch is a whole dataset."""
+
+
 class TrainerMetric:
     """A metric for `compute_metrics` of `transformers.Trainer`, with or without `batch_eval_metrics=True`.
 
-    Subclasses implement `reset`, `update` and `compute`.
+    Subclasses implement `reset`, `add` and `compute`.
+
+    Attributes:
+        num_labels: Number of labels L of every batch; 0 for any number.
     """
+
+    num_labels: int = 0
 
     def reset(self) -> None:
         """Discards all batches."""
         raise NotImplementedError
 
     def update(self, scores: Array, labels: Array) -> None:
-        """Adds a batch."""
+        """Adds a batch, or a whole dataset.
+
+        Args:
+            scores: `(N, L)` logits.
+            labels: `(N, P)` label indices padded with -100, or `(N, L)` multi-hot.
+
+        Raises:
+            ValueError: If scores and labels do not match; nothing is added then.
+        """
+        scores, gold = read_batch(scores, labels, self.num_labels or None)
+        for batch in zip(scores.split(_DOCUMENTS_AT_ONCE), gold.split(_DOCUMENTS_AT_ONCE), strict=True):
+            self.add(*batch)
+
+    def add(self, scores: Tensor, gold: Tensor) -> None:
+        """Adds `(B, L)` scores and `(B, P)` gold label indices, padded with -100, which `update` has checked."""
         raise NotImplementedError
 
     def compute(self) -> dict[str, float]:
@@ -56,3 +83,38 @@ class TrainerMetric:
         if compute_result:
             self.reset()
         return result
+
+
+class OnColumns(TrainerMetric):
+    """A metric over a subset of labels, computed from the scores of all labels.
+
+    Args:
+        metric: The metric, such as `LabelMetrics`.
+        columns: Label indices of the subset, ascending. Other gold labels are ignored.
+
+    Example:
+        >>> from hf_gile.metrics import LabelMetrics
+        >>> metric = OnColumns(LabelMetrics(2, top_k=(1,)), columns=[0, 2])
+        >>> metric.update(torch.tensor([[0.1, 0.9, 0.3]]), torch.tensor([[2]]))
+        >>> metric.compute()["precision_at_1"]
+        1.0
+    """
+
+    def __init__(self, metric: TrainerMetric, columns: Sequence[int]) -> None:
+        self.metric = metric
+        self.columns = torch.as_tensor(columns)
+
+    def reset(self) -> None:
+        """Discards all batches."""
+        self.metric.reset()
+
+    def add(self, scores: Tensor, gold: Tensor) -> None:
+        """Adds a batch with all labels."""
+        columns = self.columns.to(scores.device)
+        new = torch.full((scores.shape[1] + 1,), -100, device=scores.device)
+        new[columns] = torch.arange(len(columns), device=scores.device)
+        self.metric.add(scores[:, columns], new[gold.masked_fill(gold < 0, scores.shape[1])])
+
+    def compute(self) -> dict[str, float]:
+        """Computes the metric."""
+        return self.metric.compute()

@@ -7,11 +7,11 @@ sentences are windows of whole sentences.
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from os import PathLike
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models
@@ -86,8 +86,6 @@ class GileProcessor(SavedTogether, ProcessorMixin):
     """
 
     manifest_part = "processor"
-    around_tokenizer: ClassVar[Callable[[], AbstractContextManager[None]]] = nullcontext
-    """Makes the context of a call of the tokenizer. The command hides what Rust prints on a panic."""
 
     def __init__(
         self,
@@ -532,8 +530,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
     def _panics_as_errors(self) -> Iterator[None]:
         """Raises a ValueError for a panic of the tokenizers library, which is no Exception."""
         try:
-            with type(self).around_tokenizer():
-                yield
+            yield
         except BaseException as error:
             if type(error).__name__ != "PanicException":
                 raise

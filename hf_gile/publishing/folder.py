@@ -94,8 +94,6 @@ def _check(model: GileForSequenceClassification, label_set: LabelSet | None) -> 
         )
     if label_set is None and model.label_set is None:
         raise ValueError("the model has no labels stored: pass label_set=, or call model.set_labels first")
-    if label_set is not None and not hasattr(label_set, "id2label"):
-        raise ValueError(f"label_set must be a LabelSet, got {type(label_set).__name__}; use load_labels(file)")
     if any(".lora_" in name for name, _ in model.named_parameters()):
         raise ValueError("a model with adapters cannot be published: merge them into its weights first")
 

@@ -146,8 +146,8 @@ def make_report(
         metadata: Other fields of the report: `dataset`, `split` ("test" by default) and `command`.
 
     Raises:
-        ValueError: If the numbers of texts and label lists differ, there are no documents, a label id is not stored,
-            columns are invalid, or a document has several gold labels but the model predicts one.
+        ValueError: If the numbers of texts and of gold labels, excluded labels or languages differ, there are no
+            documents, a label id is not stored, or a document has several gold labels but the model predicts one.
 
     Example:
         >>> from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, build_tokenizer
@@ -161,7 +161,10 @@ def make_report(
         [1, 1]
     """
     model = unwrapped(model)
-    _check_documents(texts, gold, excluded, language)
+    languages = None if isinstance(language, str) else language
+    for name, values in {"gold": gold, "excluded": excluded, "language": languages}.items():
+        if values is not None and len(values) != len(texts):
+            raise ValueError(f"{name} must have an entry for each of the {len(texts)} texts, got {len(values)}")
     evaluation = _Evaluation(model, columns, num_training_documents)
     was_training = model.training
     model.eval()
@@ -169,10 +172,9 @@ def make_report(
     try:
         for start in tqdm(range(0, len(texts), step), desc="documents", unit="batch", disable=not progress):
             part = slice(start, start + step)
-            batch_language = language
-            if language is not None and not isinstance(language, str):
-                batch_language = list(language[part])
-            words = processor(text=list(texts[part]), language=batch_language, return_tensors="pt")
+            if languages is not None:
+                language = list(languages[part])
+            words = processor(text=list(texts[part]), language=language, return_tensors="pt")
             if excluded is not None:
                 words["excluded_columns"] = evaluation.find_columns(excluded[part])
             with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
@@ -182,24 +184,6 @@ def make_report(
         model.train(was_training)
     measured = {"split": "test", "documents": len(texts), "versions": _versions(), **evaluation.compute()}
     return Report(**measured | metadata)
-
-
-def _check_documents(
-    texts: Sequence[Any],
-    gold: Sequence[Any],
-    excluded: Sequence[Any] | None,
-    language: str | Sequence[str] | None,
-) -> None:
-    if len(texts) != len(gold):
-        raise ValueError(f"gold must have a list of label ids for each of the {len(texts)} texts, got {len(gold)}")
-    if excluded is not None and len(texts) != len(excluded):
-        raise ValueError(f"excluded must have a list of ids for each of the {len(texts)} texts, got {len(excluded)}")
-    if len(texts) == 0:
-        raise ValueError("no texts to evaluate on: pass at least one text")
-    if language is not None and not isinstance(language, str) and len(language) != len(texts):
-        raise ValueError(
-            f"language must be a single language, or a language for each of {len(texts)}, got {len(language)}"
-        )
 
 
 class _Evaluation:
@@ -214,7 +198,8 @@ class _Evaluation:
         config = model.config
         self.label_set = stored_labels(model)
         self.known_ids = set(self.label_set.ids)
-        self.columns = _read_columns(columns, config.num_labels)
+        every = range(config.num_labels)
+        self.columns = torch.as_tensor(every if columns is None else columns).sort().values
         self.one_label = config.problem_type == "single_label_classification"
         self.calibration = config.calibration
         self.labels = [self.label_set[column] for column in self.columns.tolist()]
@@ -317,16 +302,6 @@ def stored_labels(model: GileForSequenceClassification) -> LabelSet:
         return model.label_set
     names = [model.config.id2label[column] for column in range(model.config.num_labels)]
     return LabelSet(Label(name, name, seen=True) for name in names)
-
-
-def _read_columns(columns: Sequence[int] | Tensor | None, num_labels: int) -> Tensor:
-    if columns is None:
-        return torch.arange(num_labels)
-    chosen = torch.as_tensor(columns).tolist()
-    are_indices = all(type(column) is int and 0 <= column < num_labels for column in chosen)
-    if not chosen or not are_indices or len(set(chosen)) < len(chosen):
-        raise ValueError(f"columns must be distinct integers from 0 to {num_labels - 1}, at least one")
-    return torch.tensor(sorted(chosen))
 
 
 def _ratio(part: int, number: int) -> float | None:

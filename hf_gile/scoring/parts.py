@@ -23,7 +23,7 @@ from ..data.sniffing import SEEN, Requested
 from ..extras import needs_extra
 from ..label_index import fingerprint
 from ..models.texts_gile import batches_of
-from ..writing import exclusive_lock, remove_abandoned, whole_file, write_text
+from ..writing import exclusive_lock, whole_file, write_text
 from .scorer import GileScorer
 
 RUN_FILE = "_run.json"
@@ -146,12 +146,6 @@ class ScoringRun:
                     writer.write_batch(batch)
                     rows += len(batch)
         return rows
-
-    def tidy(self) -> None:
-        """Removes temporary files of killed processes, if all parts are done."""
-        if not self.left():
-            for folder in ("parts", "rejected"):
-                remove_abandoned(self.folder / folder)
 
     def score(self, name: str, scorer: GileScorer) -> dict[str, int]:
         """Scores the texts of a part, and writes the part atomically.

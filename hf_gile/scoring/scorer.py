@@ -63,8 +63,6 @@ class GileScorer:
         device: str | None = None,
         **options: Any,
     ) -> None:
-        if batch_tokens < 1:
-            raise ValueError(f"batch_tokens must be at least 1, got {batch_tokens}")
         for name in ("return_parents", "shortlist"):
             if options.get(name):
                 raise ValueError(f"{name} is supported by the pipeline only, not for batches of columns")

@@ -3,8 +3,8 @@
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from transformers.utils import logging
 
-from ..models import GileProcessor
 from .parts import ScoringRun
 from .scorer import GileScorer
 
@@ -68,7 +67,6 @@ def score_parts(run: ScoringRun, names: Iterable[str], scorer: GileScorer, worke
             scorer.index.save_pretrained(Path(folder) / "index")
             settings = {"batch_tokens": scorer.batch_tokens, "bf16": scorer.bf16, **scorer.options}
             yield from _score_in_processes(run, iter(names), folder, settings, workers)
-    run.tidy()
 
 
 def _score_in_processes(
@@ -84,8 +82,7 @@ def _score_in_processes(
             connection, worker_connection = context.Pipe()
             device = f"cuda:{number % gpus}" if gpus else "cpu"
             arguments = (worker_connection, run, folder, {**settings, "device": device}, threads)
-            around = GileProcessor.around_tokenizer
-            processes[connection] = context.Process(target=_work, args=(*arguments, around), daemon=True)
+            processes[connection] = context.Process(target=_work, args=arguments, daemon=True)
             processes[connection].start()
             worker_connection.close()
         while processes:
@@ -119,12 +116,10 @@ def _work(
     folder: str,
     settings: dict[str, Any],
     threads: int,
-    around_tokenizer: Callable[[], AbstractContextManager[None]],
 ) -> None:
     """Scores the parts that the main process sends, until it sends None or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles it
     torch.set_num_threads(threads)
-    GileProcessor.around_tokenizer = around_tokenizer
     logging.disable_progress_bar()  # otherwise each process would show its loading
     answer: Any = None
     with suppress(EOFError, BrokenPipeError):

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
 
@@ -50,11 +50,6 @@ class Correction:
 
     text: str
     labels: tuple[str, ...]
-
-    def to_json(self) -> bytes:
-        """Returns a line of the journal."""
-        row = {"text": self.text, "labels": list(self.labels)}
-        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
 
 
 class Learner:
@@ -197,7 +192,7 @@ class Learner:
 
     def _append(self, corrections: Iterable[Correction]) -> None:
         """Adds documents to the journal."""
-        lines = [correction.to_json() for correction in corrections]
+        lines = [json.dumps(asdict(correction), ensure_ascii=False).encode() + b"\n" for correction in corrections]
         content = b"".join(lines)
         if self._documents + len(lines) > self._most_documents or self._bytes + len(content) > self._most_bytes:
             raise JournalFull(

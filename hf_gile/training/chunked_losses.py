@@ -57,7 +57,7 @@ def chunked_loss(
 ) -> Tensor:
     """Computes a loss over all labels in chunks, without storing all scores.
 
-    Value and gradients equal those of the same loss in `weighted_losses.py` on `text_codes @ codes.T + bias`. Gradients
+    Value and gradients equal those of the same loss in `losses.py` on `text_codes @ codes.T + bias`. Gradients
     are computed in the forward pass, before a loss is scaled or divided by the number of documents. Without weights,
     the gradients of scores do not exceed the number of gold labels, which 16 bits represent well. With large weights
     the gradients of label codes can overflow float16 (not bfloat16), and a gradient scaler does not help. Sums over

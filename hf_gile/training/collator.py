@@ -4,7 +4,7 @@ Sampling is section 3.4 of GILE, Eq. 17.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from ..models import GileProcessor
 from ..models.lexical_gile import pad_features
 from ..models.losses_gile import IGNORE
+from ..models.texts_gile import pad_rows
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -52,7 +53,7 @@ class LabelSampler:
         seed: Seed of the draws.
 
     Raises:
-        ValueError: If a number is negative, or `columns` are out of range, repeated or missing.
+        ValueError: If `columns` are out of range, repeated or missing.
 
     Example:
         >>> sampler = LabelSampler(num_labels=1000, num_negatives=4)
@@ -69,10 +70,6 @@ class LabelSampler:
         weighted: bool = True,
         seed: int = 0,
     ) -> None:
-        if not hasattr(num_labels, "__index__"):
-            raise ValueError(f"num_labels must be a whole number, such as len(label_set), got {num_labels!r:.100}")
-        if num_negatives is not None and num_negatives < 0:
-            raise ValueError(f"num_negatives must not be negative, or None for all labels, got {num_negatives}")
         listed = np.arange(num_labels) if columns is None else np.asarray(columns, dtype=np.int64)
         self.columns = np.unique(listed)
         if len(self.columns) != len(listed) or not len(listed):
@@ -199,11 +196,6 @@ class GileDataCollator:
     """
 
     def __init__(self, processor: GileProcessor, label_sampler: LabelSampler | None = None) -> None:
-        if not hasattr(processor, "pad_documents"):
-            raise ValueError(
-                f"processor must be a GileProcessor, got {type(processor).__name__}; use GileProcessor.for_config("
-                "tokenizer, model.config)"
-            )
         self.processor = processor
         self.label_sampler = label_sampler
 
@@ -225,19 +217,21 @@ class GileDataCollator:
             with zeros.
 
         Raises:
-            ValueError: If an example has no `input_ids`, or its labels are not label indices.
+            ValueError: If an example has no `input_ids`, an unknown language, or labels that are not label indices.
         """
         features = _check_examples(features)
         # input_ids come first: the Trainer takes the batch size from the first tensor.
         batch = self.processor.pad_documents([feature["input_ids"] for feature in features])
         if "language" in features[0]:
-            batch["language"] = _language_indices(features, self.processor.languages)
+            languages = self.processor.languages
+            batch["language"] = torch.tensor([languages.index(feature["language"]) for feature in features])
         if "excluded_columns" in features[0]:
             batch["excluded_columns"] = pad_indices(_read_indices(features, "excluded_columns"))
         if "lexical_ids" in features[0]:
             batch |= pad_features({name: [feature[name] for feature in features] for name in _LEXICAL})
         if "pooled_embeds" in features[0]:
-            batch["pooled_embeds"] = _pad_pooled_embeds(features)
+            vectors = [torch.as_tensor(np.asarray(feature["pooled_embeds"], np.float32)) for feature in features]
+            batch["pooled_embeds"] = pad_sequence(vectors, batch_first=True)
         if "labels" not in features[0]:
             return batch
         gold = _read_indices(features, "labels")
@@ -263,15 +257,9 @@ _ALL_OR_NONE = ("labels", "excluded_columns", *_LEXICAL, "pooled_embeds")
 
 
 def _check_examples(features: Sequence[Any]) -> Sequence[Any]:
-    if not isinstance(features, Sequence) or not len(features):
-        raise ValueError(f"features must be a non-empty list of examples, got {features!r:.100}")
     if isinstance(features[0], list):
         features = [feature for row in features for feature in (row if isinstance(row, list) else [row])]
     for position, feature in enumerate(features):
-        if not isinstance(feature, Mapping):
-            raise ValueError(
-                f"example {position} of the batch must be a mapping with input_ids, got {type(feature).__name__}"
-            )
         required = ["input_ids", *(name for name in _ALL_OR_NONE if name in features[0])]
         missing = [name for name in required if name not in feature]
         if missing:
@@ -283,34 +271,13 @@ def _check_examples(features: Sequence[Any]) -> Sequence[Any]:
     return features
 
 
-def _language_indices(features: Sequence[Any], languages: list[str]) -> Tensor:
-    for position, feature in enumerate(features):
-        if feature.get("language") not in languages:
-            raise ValueError(
-                f"language of example {position} must be one of {', '.join(languages) or '(the processor has none)'}, "
-                f"got {feature.get('language')!r:.100}"
-            )
-    return torch.tensor([languages.index(feature["language"]) for feature in features])
-
-
-def _pad_pooled_embeds(features: Sequence[Any]) -> Tensor:
-    pooled = [_read_vectors(feature["pooled_embeds"], position) for position, feature in enumerate(features)]
-    if not pooled[0].dim() or len({tuple(vectors.shape[vectors.dim() - 1 :]) for vectors in pooled}) > 1:
-        raise ValueError("pooled_embeds of the batch have different sizes: compute them with the same model")
-    return pad_sequence(pooled, batch_first=True) if pooled[0].dim() > 1 else torch.stack(pooled)
-
-
 def _read_indices(features: Sequence[Any], name: str) -> list[Any]:
     """Returns the label indices of a field of each example; gold labels are distinct."""
     rows = []
     for position, feature in enumerate(features):
-        try:
-            columns = np.atleast_1d(np.asarray(feature[name]))
-        except ValueError:  # lists of different lengths
-            columns = np.asarray(None)
-        is_index = columns.dtype.kind in "iu" or columns.size == 0
-        is_repeated = is_index and name == "labels" and len(np.unique(columns)) < columns.size
-        if columns.ndim > 1 or not is_index or is_repeated:
+        columns = np.atleast_1d(feature[name])
+        is_repeated = name == "labels" and len(np.unique(columns)) < columns.size
+        if is_repeated or (columns.size and columns.dtype.kind not in "iu"):
             raise ValueError(
                 f"{name} of example {position} must be distinct label indices, got {feature[name]!r:.100}; convert "
                 "zeros and ones with np.flatnonzero"
@@ -319,19 +286,9 @@ def _read_indices(features: Sequence[Any], name: str) -> list[Any]:
     return rows
 
 
-def _read_vectors(value: object, position: int) -> Tensor:
-    try:
-        return torch.as_tensor(np.asarray(value, np.float32))
-    except (TypeError, ValueError):
-        raise ValueError(f"pooled_embeds of example {position} must be numbers, got {value!r:.100}") from None
-
-
 def pad_indices(rows: Iterable[Any], padding: int = IGNORE) -> Tensor:
     """Converts N lists of integers, or integers, to a padded `(N, P)` tensor with P of at least 1."""
-    lists = [np.atleast_1d(row).tolist() for row in rows]
-    width = max([1, *map(len, lists)])
-    padded = [[*row, *[padding] * (width - len(row))] for row in lists]
-    return torch.tensor(padded, dtype=torch.long).view(len(lists), width)
+    return pad_rows([np.atleast_1d(row).tolist() for row in rows], padding)
 
 
 def _hash_batch(batch: dict[str, Tensor]) -> int:

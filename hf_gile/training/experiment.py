@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 from tqdm.auto import tqdm
@@ -29,7 +29,7 @@ from transformers import EarlyStoppingCallback, Trainer, TrainerControl, Trainer
 from transformers.trainer_callback import ProgressCallback
 
 from ..metrics.label_metrics import LabelMetrics
-from ..metrics.on_columns import OnColumns
+from ..metrics.trainer import OnColumns
 from ..models import GileForSequenceClassification, GileProcessor, LabelSet
 from ..publishing.folder import find_outdated
 from ..publishing.report import Report, make_report
@@ -225,35 +225,6 @@ def short_name(metric: str) -> str:
     return metric.removeprefix("eval_").removeprefix("validation_").replace("_", " ")
 
 
-def calibrate_on(
-    trainer: Trainer,
-    documents: Dataset,
-    columns: Sequence[int],
-    method: str | None = None,
-    scored: Sequence[dict[str, Tensor]] = (),
-) -> dict[str, Any]:
-    """Calibrates the model of a trainer on encoded documents, identically in each process, by `calibrate`.
-
-    If there are batches of `scored` documents, it is calibrated on these instead.
-
-    With the method "none", only a threshold of seen and of unseen labels is set; nothing for single-label documents.
-    """
-    calibrates = method != "none"
-    if not calibrates and trainer.model.config.problem_type == "single_label_classification":
-        return {}
-    collator: Any = GileDataCollator(trainer.processing_class)
-    batches: Any = scored or DataLoader(documents, trainer.args.per_device_eval_batch_size, collate_fn=collator)
-    return calibrate(
-        trainer.model,
-        batches,
-        method=method,
-        label_thresholds=calibrates,
-        columns=columns,
-        raise_unseen=True,
-        bf16=trainer.args.bf16,
-    )
-
-
 def save_model(trainer: Trainer, folder: Path) -> None:
     """Saves the model of a trainer as on the Hub: weights, code, vocabulary and labels."""
     if not trainer.args.should_save:
@@ -392,9 +363,25 @@ class Experiment:
         return fit
 
     def calibrate(self, method: str | None = None) -> dict[str, Any]:
-        """Calibrates the model on validation documents, or on those that folds left out, see `calibrate_on`."""
-        scored = self.convex_fit.left_out if self.convex_fit else ()
-        return calibrate_on(self.trainer, self.parts["validation"], self.in_validation, method, scored)
+        """Calibrates the model on validation documents, or on those that folds left out, identically in each process.
+
+        The method "none" only sets a threshold of seen and of unseen labels; nothing for single-label documents.
+        """
+        if method == "none" and self.model.config.problem_type == "single_label_classification":
+            return {}
+        batches: Any = self.convex_fit and self.convex_fit.left_out
+        if not batches:
+            collator: Any = GileDataCollator(self.processor)
+            batches = DataLoader(self.parts["validation"], self.args.per_device_eval_batch_size, collate_fn=collator)
+        return calibrate(
+            self.model,
+            batches,
+            method=method,
+            label_thresholds=method != "none",
+            columns=self.in_validation,
+            raise_unseen=True,
+            bf16=self.args.bf16,
+        )
 
     def test(self, **metadata: Any) -> Report:
         """Evaluates the model on test documents, with its calibration and its thresholds, by `make_report`."""

@@ -1,5 +1,7 @@
 """Computes the training loss over all stored labels or a sample: at once, in chunks, or shared by processes.
 
+The losses are sigmoid (Eq. 15, 17) and softmax, over weighted labels.
+
 Shapes: B documents, L stored labels, C columns scored in a step, P gold labels per document (padded), J joint size.
 """
 
@@ -11,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.nn import functional
 from transformers import PreTrainedConfig
 
 from ..models.label_embeds_gile import pool_stored_labels
@@ -27,18 +30,89 @@ from ..models.losses_gile import (
     ONE_GOLD_LABEL,
     check_candidates,
     check_excluded,
+    check_gold,
     format_not_a_candidate,
     is_columns,
     is_single_label,
     make_targets,
     multi_hot,
     scale_to_step,
+    widened,
     without_infinities,
 )
 from ..models.mixture_gile import Rows
 from ..models.modeling_gile import GileForSequenceClassification, GileModel
 from .chunked_losses import LabelChunks, chunked_loss
-from .weighted_losses import LOSSES, gold_positions, positions_among
+
+
+def binary_cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) -> Tensor:
+    """Computes the multi-label loss of `losses_gile.py` over weighted labels, in float32 or better.
+
+    Args:
+        logits: `(B, C)` scores.
+        targets: `(B, C)` zeros and ones.
+        column_weights: `(C,)` or `(B, C)`: number of labels of the full set that each scored label represents. For
+            uniformly sampled negatives, (number of negatives) / (number sampled) gives an unbiased estimate of the
+            loss over all labels (Eq. 17 omits the weights, and so estimates a different loss).
+    """
+    logits = widened(logits)
+    targets = targets.to(logits.dtype)
+    loss = functional.binary_cross_entropy_with_logits(logits, targets, column_weights, reduction="sum")
+    return loss / len(logits)
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) -> Tensor:
+    """Computes the single-label loss of `losses_gile.py` over weighted labels, in float32 or better.
+
+    Arguments are those of `binary_cross_entropy`, with a single 1 per row of the targets. With weights, the sum in the
+    denominator of the softmax is estimated without bias; its logarithm, and so this loss, is only consistent (it
+    approaches the full loss as the sample grows). A gold label of weight 0 counts once.
+    """
+    logits = widened(logits)
+    targets = targets.to(logits.dtype)
+    total = logits if column_weights is None else logits + column_weights.to(logits.dtype).log()
+    total = torch.where((targets > 0) & total.isneginf(), logits, total)  # an empty sum has a gradient of NaN
+    return (total.logsumexp(-1) - (logits * targets).sum(-1)).mean()
+
+
+def gold_positions(labels: Tensor, num_labels: int, columns: Tensor | None = None) -> Tensor:
+    """Checks `(B, P)` gold labels, and returns their positions among `(C,)` ascending scored labels, by default all.
+
+    Raises:
+        ValueError: If a gold label is out of range, repeated, or not scored.
+
+    Example:
+        >>> gold_positions(torch.tensor([[7, -100], [3, 7]]), num_labels=9, columns=torch.tensor([3, 5, 7]))
+        tensor([[   2, -100],
+                [   0,    2]])
+    """
+    check_gold(labels, num_labels)
+    if columns is None:
+        return labels
+    positions = positions_among(columns, labels)
+    missing = (labels != IGNORE) & (positions == IGNORE)
+    if bool(missing.any()):
+        raise ValueError(
+            f"labels contains index {labels[missing][0].item()}, which sampled_columns lacks: a sample must contain "
+            "all gold labels in ascending order (use hf_gile.training.LabelSampler); with an IterableDataset set "
+            "TrainingArguments(accelerator_config={'dispatch_batches': False}), which would truncate the sample"
+        )
+    return positions
+
+
+def positions_among(columns: Tensor, labels: Tensor) -> Tensor:
+    """Returns the positions of `(B, P)` label indices among `(C,)` ascending ones; -100 for others.
+
+    Example:
+        >>> positions_among(torch.tensor([3, 5, 7]), torch.tensor([[7, 4, -100]]))
+        tensor([[   2, -100, -100]])
+    """
+    positions = torch.searchsorted(columns, labels)
+    is_scored = functional.pad(columns, (0, 1), value=IGNORE)[positions] == labels
+    return positions.masked_fill(~is_scored | (labels == IGNORE), IGNORE)
+
+
+LOSSES = {"binary_cross_entropy": binary_cross_entropy, "cross_entropy": cross_entropy}
 
 
 class GileLoss:
@@ -83,8 +157,6 @@ class GileLoss:
         chunk_size: int = 0,
         share_labels: bool = False,
     ) -> None:
-        if chunk_size < 0:
-            raise ValueError(f"chunk_size must not be negative, got {chunk_size}")
         if loss is not None and chunk_size > 0:
             raise ValueError(
                 f"the loss {getattr(loss, '__name__', loss)} needs the scores of all labels at once and cannot be "
@@ -124,7 +196,7 @@ class GileLoss:
 
         Arguments, result and errors are those of `hf_gile.models.losses_gile.label_loss`.
         """
-        loss = self._function(_loss_name(is_single_label(labels, len(logits), config)))
+        loss = self.loss or LOSSES[_loss_name(is_single_label(labels, len(logits), config))]
         targets = make_targets(labels, config.num_labels)
         check_candidates(labels, logits, config)
         return scale_to_step(loss(logits, targets, None), labels, num_items_in_batch, shift_labels)
@@ -189,9 +261,6 @@ class GileLoss:
         """
         return columns, column_weights
 
-    def _function(self, name: str) -> Callable[..., Tensor]:
-        return self.loss or LOSSES[name]
-
     def _at_once(self, step: "_Step") -> Tensor:
         model = step.model
         config = model.config
@@ -218,7 +287,8 @@ class GileLoss:
             targets = make_targets(step.labels, config.num_labels)
             labels = targets = targets if columns is None else targets[:, columns]
         check_candidates(labels, logits, config, columns)
-        return self._function(step.name)(logits, targets, step.column_weights)
+        loss = self.loss or LOSSES[step.name]
+        return loss(logits, targets, step.column_weights)
 
     def _in_chunks(self, step: "_Step") -> Tensor:
         config = step.model.config

@@ -131,9 +131,6 @@ def parameter_groups(
     Returns:
         A list of `{"params": ..., "lr": ..., "weight_decay": ...}`, in a deterministic order.
 
-    Raises:
-        ValueError: If a learning rate is not positive.
-
     Example:
         >>> from hf_gile import GileConfig, GileModel
         >>> groups = parameter_groups(GileModel(GileConfig(vocab_size=11)), 1e-2, weight_decay=0.1)
@@ -142,12 +139,6 @@ def parameter_groups(
     """
     if text_encoder_learning_rate is None:
         text_encoder_learning_rate = learning_rate
-    rates = {"learning_rate": learning_rate, "text_encoder_learning_rate": text_encoder_learning_rate}
-    for name, rate in rates.items():
-        if not rate > 0:
-            raise ValueError(
-                f"{name} must be positive, got {rate}; to freeze the encoder, set freeze_text_encoder=True"
-            )
     encoder = pretrained_encoder(model)
     of_encoder = set() if encoder is None else {id(parameter) for parameter in encoder.parameters()}
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag)}

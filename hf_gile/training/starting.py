@@ -201,16 +201,11 @@ def set_lexical_weights(model: Scorer, documents: Iterable[Sequence[int]]) -> No
     Args:
         model: A `GileModel` or a `GileForSequenceClassification` with `config.lexical`.
         documents: N training documents as lexical ids, the column `lexical_ids` of an encoded dataset.
-
-    Raises:
-        ValueError: If the model has no lexical terms.
     """
-    lexical = getattr(get_towers(model).output_layer, "lexical", None)
-    if lexical is None:
-        raise ValueError("the model has no lexical terms: create it with config.lexical=True")
     counts = np.zeros(2 * LEXICAL_BUCKETS)  # the second half for titles
     number = 0
     for ids in documents:
         counts[np.asarray(ids, np.int64)] += 1
         number += 1
-    lexical.idf.copy_(torch.from_numpy(np.log((1 + number) / (1 + counts[:LEXICAL_BUCKETS])) + 1))
+    idf = get_towers(model).output_layer.lexical.idf
+    idf.copy_(torch.from_numpy(np.log((1 + number) / (1 + counts[:LEXICAL_BUCKETS])) + 1))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hf_gile.metrics.batch import Array
-from hf_gile.metrics.frequency import read_counts
+from hf_gile.metrics.ranking import read_counts
 
 
 def class_balanced_weights(counts: Array | Sequence[float], beta: float) -> NDArray[np.float64]:

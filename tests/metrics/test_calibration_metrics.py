@@ -63,7 +63,7 @@ def test_batching_and_merging_do_not_change_the_metrics():
     scores, gold = batch(seed=2)
     single = measured(scores, gold, seen=SEEN)
     for size in (1, 5):
-        parts = measured(scores, gold, batch_size=size, seen=SEEN, chunk_size=size)
+        parts = measured(scores, gold, batch_size=size, seen=SEEN)
         assert parts.compute() == pytest.approx(single.compute(), abs=1e-12)
         assert parts.reliability("seen") == [pytest.approx(row) for row in single.reliability("seen")]
 

@@ -58,7 +58,6 @@ MISTAKES = {
     ),
     "no label": (lambda a: a.index.top_k(torch.zeros(1, 13), 0), "k must be a whole number, at least 1, got 0"),
     # collator
-    "nothing to collate": (lambda a: a.collate([]), "features must be a non-empty list of examples"),
     "labels of some": (
         lambda a: a.collate([{"input_ids": [2], "labels": [1]}, {"input_ids": [3]}]),
         r"example 1 of the batch has no labels, only \['input_ids'\]",

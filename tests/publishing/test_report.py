@@ -176,7 +176,7 @@ def test_documents_are_measured_on_labels_of_their_language():
     assert sum(entry["count"] for entry in mixed.reliability["seen"]["before"]) == 2 * 3 + 2 * 2
     german = make_report(model, processor, texts["german"], gold[1::2], language="german")
     assert [row["support"] for row in german.labels] == [0, 0, 0, 1, 1]
-    with pytest.raises(ValueError, match="a language for each of 4, got 1"):
+    with pytest.raises(ValueError, match="language must have an entry for each of the 4 texts, got 1"):
         make_report(model, processor, documents, gold, language=["english"])
 
 
@@ -208,15 +208,12 @@ def test_a_file_that_is_not_a_report_is_named_and_not_quoted(tmp_path, content, 
 def test_empty_and_mismatched_inputs_are_refused(make, documents):
     texts, gold = documents
     model, processor = make()
-    with pytest.raises(ValueError, match="no texts to evaluate on"):
+    with pytest.raises(ValueError, match="at least one document"):
         make_report(model, processor, [], [])
     with pytest.raises(ValueError, match="for each of the 23 texts, got 3"):
         make_report(model, processor, texts, gold[:3])
     with pytest.raises(ValueError, match=r"gold\[1\]: no label has the id 'Irn' .*did you mean 'Iron'"):
         make_report(model, processor, texts[:2], [[], ["Irn"]])
-    for columns in ([], [5], [0, 0], [0.5]):
-        with pytest.raises(ValueError, match="columns must be distinct integers from 0 to 4"):
-            make_report(model, processor, texts, gold, columns=columns)
     single, processor = make(problem_type="single_label_classification")
     with pytest.raises(ValueError, match=r"gold\[0\] has 2 labels, but the model predicts a single label"):
         make_report(single, processor, texts[:1], [["Iron", "Blood"]])

@@ -230,7 +230,7 @@ def test_neighbours_need_a_convex_fit_with_words(options):
 def test_leave_one_out_is_a_fit_on_all_other_documents(monkeypatch):
     draw = np.random.default_rng(3)
     vectors, gold = draw.normal(size=(11, 5)), np.eye(3, dtype=bool)[np.arange(11) % 3]
-    monkeypatch.setattr(fitting, "_RIDGE", (0.3,))
+    monkeypatch.setattr(fitting, "_RIDGE", [0.3])
     centred = vectors - vectors.mean(0)
     strength = 0.3 * np.square(centred).sum() / 11
     scores = []

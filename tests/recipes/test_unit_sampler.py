@@ -6,7 +6,7 @@ import torch
 from papers.label_sampling import UnitSampler
 
 from hf_gile.models.losses_gile import multi_hot
-from hf_gile.training.weighted_losses import binary_cross_entropy
+from hf_gile.training.losses import binary_cross_entropy
 
 L = 101
 GOLD = [[7, 3], [7, 50, 99], []]

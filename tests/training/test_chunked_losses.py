@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hf_gile.models.losses_gile import multi_hot
 from hf_gile.training.chunked_losses import LabelChunks, chunked_loss
-from hf_gile.training.weighted_losses import LOSSES
+from hf_gile.training.losses import LOSSES
 
 B, L, J, D, V = 5, 23, 7, 3, 11
 GOLD = {

@@ -136,7 +136,6 @@ def test_invalid_labels_are_refused_as_with_logits(make_model):
 
 def test_invalid_options_are_refused():
     for options, message in [
-        ({"chunk_size": -1}, "chunk_size must not be negative, got -1"),
         ({"share_labels": True}, "share_labels divides chunks of labels: set chunk_size above 0"),
         ({"share_labels": True, "chunk_size": 2}, "share_labels needs a process group"),
     ]:

@@ -7,7 +7,7 @@ from transformers import TrainerState
 
 from hf_gile.models.losses_gile import multi_hot
 from hf_gile.training import EpochCallback, LabelSampler
-from hf_gile.training.weighted_losses import binary_cross_entropy
+from hf_gile.training.losses import binary_cross_entropy
 
 L = 101
 GOLD = [[7, 3], [7, 50, 99], []]
@@ -90,7 +90,6 @@ def test_gold_columns_out_of_range_are_refused(wrong):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_negatives": -1}, "num_negatives must not be negative"),
         ({"columns": []}, "columns must be distinct labels to sample from, got 0"),
         ({"columns": [3, 101]}, "columns has 101, but there are 101 labels"),
         ({"columns": [3, 3]}, "columns must be distinct labels to sample from, got 2: .3, 3"),

@@ -121,5 +121,3 @@ def test_a_pretrained_encoder_has_a_separate_learning_rate(make):
         if group["weight_decay"]:
             assert group["weight_decay"] == 0.1
             assert all(parameter.dim() > 1 for parameter in group["params"])
-    with pytest.raises(ValueError, match="text_encoder_learning_rate must be positive, got 0"):
-        parameter_groups(model, 1e-2, text_encoder_learning_rate=0)

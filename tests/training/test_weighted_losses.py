@@ -7,7 +7,7 @@ import torch
 
 from hf_gile.models import losses_gile
 from hf_gile.models.losses_gile import multi_hot
-from hf_gile.training.weighted_losses import LOSSES, cross_entropy, gold_positions
+from hf_gile.training.losses import LOSSES, cross_entropy, gold_positions
 
 B, L = 3, 17
 

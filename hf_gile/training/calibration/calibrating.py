@@ -20,7 +20,7 @@ from ..settings import check_choice
 from .fitting import IDENTITY, Calibration, fit, fit_softmax
 from .raising import SharedRanking
 from .score_counts import ScoreCounts
-from .thresholds import GoldLogits, guaranteed_recall, rounded
+from .thresholds import guaranteed_recall, rounded
 
 _UNUSUAL = 0.1
 """Share of the documents whose best label does not reach `GileConfig.usual_score`."""
@@ -103,10 +103,10 @@ def calibrate(
         if single:
             fitted, before, after = fit_softmax(documents, seen, stored)
         else:
-            counts = ScoreCounts(seen, config.force_label)
+            counts = ScoreCounts(seen, config.force_label, recall)
             ranking = SharedRanking() if raise_unseen and fits else None
             options = {"method": fits, "objective": objective, "label_thresholds": label_thresholds}
-            fitted, before, after = _fit_groups(documents, counts, recall, ranking, stored, **options)
+            fitted, before, after = _fit_groups(documents, counts, ranking, stored, **options)
     finally:
         model.train(was_training)
     if recall is not None and "unseen" not in fitted.thresholds and not all_seen.all():
@@ -128,22 +128,18 @@ def _read_method(method: str | None, problem_type: str | None) -> str | None:
 def _fit_groups(
     documents: Iterable[tuple[Tensor, Tensor]],
     counts: ScoreCounts,
-    recall: float | None,
     ranking: SharedRanking | None,
     stored: Calibration,
     **options: Any,
 ) -> tuple[Calibration, Tensor, Tensor]:
     """Fits seen and unseen labels by `fit`; also returns the probabilities of the best labels before and after."""
-    gold_logits = None if recall is None else GoldLogits(counts.seen, recall)
     highest = []
     for logits, gold in documents:
         counts.update(logits, gold)
         highest.append(_highest_of_groups(logits, counts.seen))
-        if gold_logits is not None:
-            gold_logits.update(logits, gold)
         if ranking is not None:
             ranking.update(logits, gold, counts.seen)
-    fitted = fit(counts, gold_logits=gold_logits, ranking=ranking, stored=stored, **options)
+    fitted = fit(counts, ranking=ranking, stored=stored, **options)
     before, after = (_probabilities(highest, each.calibration) for each in (stored, fitted))
     return fitted, before, after
 
@@ -173,13 +169,7 @@ def _select_candidates(
     """Returns `(C,)` indices of the candidate labels, ascending."""
     number = model.config.num_labels
     if columns is not None:
-        chosen = torch.as_tensor(columns, dtype=torch.long).cpu()
-        if not len(chosen) or len(chosen.unique()) < len(chosen) or not bool(((chosen >= 0) & (chosen < number)).all()):
-            raise ValueError(
-                f"columns must be distinct indices of the {number} stored labels, got {len(chosen)}, such as "
-                f"{chosen[:8].tolist()}"
-            )
-        return chosen.sort().values
+        return torch.as_tensor(columns, dtype=torch.long).cpu().sort().values
     chosen = model.stored_labels.seen()
     if not bool(chosen.all()):
         if iter(batches) is batches:
@@ -188,7 +178,7 @@ def _select_candidates(
                 "a list, not a generator; or the candidate labels as columns="
             )
         for batch in batches:
-            chosen |= make_targets(_gold(batch), number).any(0).cpu()
+            chosen |= make_targets(batch["labels"], number).any(0).cpu()
     if not bool(chosen.any()):
         raise ValueError(
             "there are no candidate labels: no stored label is marked as seen, and no document has a gold label; mark "
@@ -204,7 +194,6 @@ def _score_candidates(
     positions = torch.full((model.config.num_labels + 1,), IGNORE)
     positions[chosen] = torch.arange(len(chosen))
     for batch in batches:
-        gold = _gold(batch)
         logits = batch.get("logits")
         if logits is None:
             inputs = {
@@ -214,18 +203,8 @@ def _score_candidates(
             }
             with torch.no_grad(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
                 logits = model(**inputs).logits
-        logits, gold = (tensor.cpu() for tensor in read_batch(logits, gold))
+        logits, gold = (tensor.cpu() for tensor in read_batch(logits, batch["labels"]))
         yield logits[:, chosen], positions[gold.masked_fill(gold == IGNORE, -1)]
-
-
-def _gold(batch: Mapping[str, Any]) -> Tensor:
-    gold = batch.get("labels") if hasattr(batch, "get") else None
-    if not isinstance(gold, Tensor):
-        raise ValueError(
-            "batches must come from a GileDataCollator, with labels: DataLoader(encode_dataset(...), 64, collate_fn="
-            f"GileDataCollator(processor)); got {sorted(batch) if gold is None else type(gold).__name__}"
-        )
-    return gold
 
 
 def with_number(calibration: Mapping[str, Any], number: int, crowding: float) -> dict[str, Any]:

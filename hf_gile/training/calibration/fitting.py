@@ -6,7 +6,7 @@ Shapes: `B` documents in the batch, `N` documents, `C` candidate labels.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -26,7 +26,6 @@ from .thresholds import (
     MIN_DOCUMENTS,
     MIN_GOLD,
     SHRINKAGES,
-    GoldLogits,
     fit_label_thresholds,
     promised_threshold,
     rounded,
@@ -72,7 +71,6 @@ def fit(
     *,
     objective: str = "micro_f1",
     label_thresholds: bool = True,
-    gold_logits: GoldLogits | None = None,
     ranking: SharedRanking | None = None,
     stored: Calibration | None = None,
     shrinkages: Sequence[float] = SHRINKAGES,
@@ -80,11 +78,10 @@ def fit(
     """Fits calibration and thresholds of each group with enough documents.
 
     Args:
-        counts: Counts of validation documents.
+        counts: Counts of validation documents, with the recall to guarantee, if any.
         method: As in `calibrate`; None to skip the calibration.
         objective: Metric that thresholds of single labels maximize.
         label_thresholds: As in `calibrate`; not fitted if a recall is guaranteed.
-        gold_logits: Gold logits of the same documents, to guarantee a recall.
         ranking: Ranking of the same documents, by which to raise calibrated logits of unseen labels.
         stored: What is replaced, for the figures before.
         shrinkages: As in `fit_label_thresholds`.
@@ -102,37 +99,21 @@ def fit(
     figures: dict[str, Any] = {"documents": counts.documents}
     crowding = stored.crowding
     for group in fitted_groups(counts):
-        of_group = counts.of_group(group)
-        calibration[group] = IDENTITY
-        if method is not None and _improves(method, counts, group):
-            calibration[group] = fit_calibration(method, VALUES, *of_group.cells)
+        calibration[group] = _fit_curve(counts, group, method)
         if ranking is not None and len(calibration) == len(GROUPS):
-            raised = max(0.0, _mapped(ranking, calibration).best_raise(PRICE, lift))
-            figures["unseen_raised"] = raised
-            if raised:
-                calibration["unseen"] = lift_calibration(calibration["unseen"], raised)
+            calibration["unseen"], figures["unseen_raised"] = _raise(ranking, calibration)
             crowding = _mapped(ranking, calibration).crowding()
-        probabilities = _of_group(VALUES, group, calibration).sigmoid()
-        if gold_logits is None:
-            common, _ = of_group.best_threshold()
-            thresholds[group] = rounded(_of_group(torch.tensor([common]), group, calibration).sigmoid().item())
-            measured = _measure(of_group, common <= VALUES)
-        else:
-            of_gold = [_of_group(logits, group, calibration).sigmoid() for logits in gold_logits.by_group[group]]
-            thresholds[group] = promised_threshold(of_gold, gold_logits.recall)
-            reached = probabilities >= thresholds[group]
-            per_document = of_group.assigned(reached)[0] / counts.documents
-            measured = {"recall": _measure(of_group, reached)["recall"]}
-            measured |= {"promised_recall": gold_logits.recall, "labels_per_document": per_document}
+        curve = partial(_of_group, group=group, calibration=calibration)
+        thresholds[group], measured = _fit_threshold(counts, group, curve)
+        of_group = counts.of_group(group)
         measured |= {"threshold": thresholds[group]} | _measure_before(of_group, group, stored)
-        measured |= calibration_errors(of_group, probabilities, "after")
-        if label_thresholds and gold_logits is None:
+        measured |= calibration_errors(of_group, curve(VALUES).sigmoid(), "after")
+        if label_thresholds and counts.recall is None:
             fitted = fit_label_thresholds(counts, group, objective, shrinkages)
             if fitted is not None:
                 logits, held_out = fitted
-                differs = (logits - common).abs() > 1e-6
-                by_label = _of_group(logits, group, calibration).sigmoid()
-                thresholds_by_label[counts.of_labels(group)] = torch.where(differs, by_label, math.nan)
+                differs = (logits - of_group.best_threshold()[0]).abs() > 1e-6
+                thresholds_by_label[counts.of_labels(group)] = torch.where(differs, curve(logits).sigmoid(), math.nan)
                 measured |= held_out | {"label_thresholds": int(differs.sum())}
         figures |= {f"{group}_{name}": value for name, value in measured.items()}
     unseen = counts.of_group("unseen")
@@ -146,6 +127,41 @@ def fit(
             "label: check that the documents were encoded with the label set of the model, and columns"
         )
     return Calibration(calibration, thresholds, thresholds_by_label, figures, crowding=crowding)
+
+
+def _fit_curve(counts: ScoreCounts, group: str, method: str | None) -> Mapping[str, Any]:
+    """Fits the calibration curve of a group; it stays the identity without a method, or where that is no worse."""
+    if method is None or not _improves(method, counts, group):
+        return IDENTITY
+    return fit_calibration(method, VALUES, *counts.of_group(group).cells)
+
+
+def _raise(ranking: SharedRanking, calibration: Mapping[str, Any]) -> tuple[Mapping[str, Any], float]:
+    """Returns the calibration of unseen labels with their logits raised at the usual price, and the raise."""
+    raised = max(0.0, _mapped(ranking, calibration).best_raise(PRICE, lift))
+    return lift_calibration(calibration["unseen"], raised) if raised else calibration["unseen"], raised
+
+
+def _fit_threshold(counts: ScoreCounts, group: str, curve: Callable[[Tensor], Tensor]) -> tuple[float, dict[str, Any]]:
+    """Fits the common threshold of a group, a probability: the best by micro-F1, or one that guarantees the recall.
+
+    Args:
+        counts: Counts of validation documents.
+        group: "seen" or "unseen".
+        curve: Calibrates logits of the group.
+
+    Returns:
+        The threshold, and figures of the documents at it.
+    """
+    of_group = counts.of_group(group)
+    if counts.recall is None:
+        logit, _ = of_group.best_threshold()
+        return rounded(curve(torch.tensor([logit])).sigmoid().item()), _measure(of_group, logit <= VALUES)
+    threshold = promised_threshold([curve(logits).sigmoid() for logits in counts.gold_logits[group]], counts.recall)
+    reached = curve(VALUES).sigmoid() >= threshold
+    per_document = of_group.assigned(reached)[0] / counts.documents
+    recall = _measure(of_group, reached)["recall"]
+    return threshold, {"recall": recall, "promised_recall": counts.recall, "labels_per_document": per_document}
 
 
 def fitted_groups(counts: ScoreCounts) -> list[str]:

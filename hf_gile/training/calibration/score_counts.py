@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ...metrics.calibration import make_gold_mask
+from ...models.checks_gile import GROUPS
 from ...models.losses_gile import widened
 
 _LARGEST = 0x7BFF
@@ -139,10 +140,12 @@ class ScoreCounts:
         label_cells: `(2, 2, C, E + 1)` cells by half, label and interval between `EDGES`.
         num_gold: `(2, C)` gold documents of each label, by half.
         gold_documents: `(2,)` documents with a gold label of each group that is a candidate.
+        gold_logits: With a recall, the logits of the gold labels of each document that has any, by name of the group.
 
     Args:
         seen: `(C,)` bool, whether each label was seen in training.
         force_label: Whether each document is assigned its best label at least.
+        recall: The recall that thresholds guarantee, below 1; None if they maximize a metric.
 
     Example:
         >>> counts = ScoreCounts(torch.tensor([True, True, False]))
@@ -152,9 +155,11 @@ class ScoreCounts:
                 [1, 1]])
     """
 
-    def __init__(self, seen: Tensor, force_label: bool = False) -> None:
+    def __init__(self, seen: Tensor, force_label: bool = False, recall: float | None = None) -> None:
         self.seen = seen.cpu()
         self.force_label = force_label
+        self.recall = recall
+        self.gold_logits: dict[str, list[Tensor]] = {group: [] for group in GROUPS}
         self.documents = 0
         self.cells = torch.zeros(2, 2, 2, BINS, dtype=torch.long)
         self.forced = torch.zeros_like(self.cells)
@@ -194,6 +199,9 @@ class ScoreCounts:
         halves = assign_halves(self.documents + rows).int()
         self.documents += len(logits)
         self.num_gold.index_add_(0, halves, is_gold.long())
+        for group, collected in self.gold_logits.items() if self.recall else ():
+            of_group = is_gold & self.of_labels(group)
+            collected += [row[mask] for row, mask in zip(widened(logits), of_group, strict=True) if mask.any()]
         candidate = logits > torch.finfo(logits.dtype).min
         is_gold = is_gold & candidate
         is_forced = torch.zeros_like(candidate)

@@ -27,11 +27,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...metrics.batch import Array, read_batch, read_columns, require_documents
-from ...metrics.calibration import make_gold_mask
+from ...metrics.batch import Array, read_columns, require_documents
 from ...metrics.trainer import TrainerMetric
-from ...models.checks_gile import GROUPS
-from ...models.losses_gile import widened
 from .score_counts import BOTH_HALVES, EDGES, ScoreCounts, above_edges, counts_above
 
 MIN_DOCUMENTS = 30
@@ -91,7 +88,7 @@ class ThresholdTuner(TrainerMetric):
         seen: `(L,)` bool, True for labels seen in training; by default all labels are tuned together.
 
     Raises:
-        ValueError: If the number is below 1, or `seen` is not a mask of the labels or selects none.
+        ValueError: If `seen` is not a mask of the labels or selects none.
 
     Example:
         >>> import torch
@@ -103,8 +100,6 @@ class ThresholdTuner(TrainerMetric):
     """
 
     def __init__(self, num_labels: int, seen: Array | Sequence[bool] | None = None) -> None:
-        if num_labels < 1:
-            raise ValueError(f"num_labels must be at least 1, got {num_labels}")
         self.num_labels = num_labels
         every = torch.ones(num_labels, dtype=torch.bool)
         self.counts = ScoreCounts(every if seen is None else read_columns(seen, num_labels))
@@ -113,18 +108,9 @@ class ThresholdTuner(TrainerMetric):
         """Discards all batches."""
         self.counts = ScoreCounts(self.counts.seen)
 
-    def update(self, scores: Array, labels: Array) -> None:
-        """Adds a batch, or a whole dataset, of `(N, L)` scores and labels.
-
-        Args:
-            scores: `(N, L)` logits; -inf or the minimum of the dtype for labels that are not candidates.
-            labels: `(N, P)` label indices padded with -100, or `(N, L)` multi-hot.
-
-
-        Raises:
-            ValueError: If scores and labels do not match; nothing is added then.
-        """
-        self.counts.update(*read_batch(scores, labels, self.num_labels))
+    def add(self, scores: Tensor, gold: Tensor) -> None:
+        """Adds checked documents."""
+        self.counts.update(scores, gold)
 
     def compute(self) -> dict[str, float]:
         """Computes the best threshold.
@@ -289,32 +275,6 @@ def guaranteed_recall(objective: str) -> float | None:
     if match is None or float(match[1]) == 0:
         raise ValueError(f"objective must be {', '.join(OBJECTIVES)} or, for example, recall@0.8, got {objective!r}")
     return float(match[1])
-
-
-class GoldLogits:
-    """The logits of the gold labels of each document with gold labels in a group, to guarantee a recall.
-
-    Args:
-        seen: `(C,)` booleans, whether each candidate label is seen.
-        recall: The recall to guarantee, below 1.
-
-    Attributes:
-        by_group: A tensor for each such document, for "seen" and "unseen".
-    """
-
-    def __init__(self, seen: Tensor, recall: float) -> None:
-        self.seen = seen
-        self.recall = recall
-        self.by_group: dict[str, list[Tensor]] = {group: [] for group in GROUPS}
-
-    def update(self, logits: Tensor, gold: Tensor) -> None:
-        """Adds `(B, C)` logits and `(B, P)` gold label indices, padded with -100."""
-        is_gold = make_gold_mask(gold, len(self.seen))
-        for group, collected in self.by_group.items():
-            of_group = is_gold & (self.seen == (group == "seen"))
-            has_gold = of_group.any(1)
-            rows = zip(widened(logits)[has_gold], of_group[has_gold], strict=True)
-            collected.extend(row[mask] for row, mask in rows)
 
 
 def promised_threshold(gold: list[Tensor], recall: float) -> float:
