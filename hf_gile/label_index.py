@@ -480,6 +480,8 @@ class LabelIndex:
                 postings = None
                 if "weights" in opened.keys():  # noqa: SIM118, not a mapping
                     postings = Postings(*map(opened.get_tensor, Postings._fields))
+                    if bool((postings.starts.diff(prepend=postings.starts.new_zeros(1)) < 0).any()):
+                        raise ValueError("its postings start before those of other texts")  # read out of bounds
             label_set = LabelSet.load(labels_file)
             index = cls(label_set, codes if mmap else codes.clone(), **settings, postings=postings)
             if verify:

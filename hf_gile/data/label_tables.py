@@ -94,16 +94,15 @@ def read_label_table(
 
 def _check_columns(existing: Collection[str], chosen: Columns, file: Path, form: Format) -> None:
     hint = "choose columns with id=... and name=... (--label_id and --label_name)"
-    is_single = len(existing) == 1
     if form.columns:
         hint = 'the file has no header: add it, or pass id="1", name="2" (--label_id 1 --label_name 2) and so on'
-    elif is_single:
+    elif len(existing) == 1:
         hint += ", or if the first line is a label, rename the file to .txt, or pass --columns name"
     else:
         hint += ", or if the first line is a label, write a header above it, such as id,name"
     for column in chosen.required():
         if column not in existing:
-            problem = describe_missing_column(column, existing, form=form if is_single else None)
+            problem = describe_missing_column(column, existing, form=form)
             raise ValueError(f"{file}: {problem}; {hint}")
 
 

@@ -246,6 +246,7 @@ def describe_missing_column(
         no column 'text', only utterance, intent; name the column with text="..."
     """
     columns = list(columns)
+    is_csv = form is not None and form.kind == "csv"
     by_form = {column.casefold(): column for column in columns}
     near = [by_form[form] for form in difflib.get_close_matches(missing.casefold(), by_form, n=3, cutoff=_NEAR)]
     hint = ""
@@ -255,9 +256,9 @@ def describe_missing_column(
         hint = f'; name the column with {argument}="..."'
     if form is not None and form.columns[:1] == ("1",) and argument:
         hint = f'; the file has no header: name all its columns with --columns, or pass {argument}="1" and so on'
-    elif form is not None and form.kind == "csv" and any(len(column.split()) > _WORDS for column in columns):
+    elif is_csv and argument and any(len(column.split()) > _WORDS for column in columns):
         hint += "; if the first line is no header, name all columns with --columns"
-    if len(columns) == 1 and form is not None and form.kind == "csv":
+    if form is not None and is_csv and len(columns) == 1:
         hint += f"; if cells are separated by another sign than {form.delimiter!r}, pass --delimiter"
     listed = [column if len(column) <= 60 else shortened(column) for column in columns[:20]]
     if len(columns) > len(listed):
