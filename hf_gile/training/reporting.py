@@ -112,17 +112,18 @@ def say_calibration(
     for group in ("seen", "unseen"):
         if f"{group}_expected_calibration_error_after" not in figures:
             continue
-        error = f"{group}_expected_calibration_error"
-        before = (figures[f"{error}_before"], figures[f"{group}_top_5_expected_calibration_error_before"])
-        after = (figures[f"{error}_after"], figures[f"{group}_top_5_expected_calibration_error_after"])
-        result = f"calibration error {100 * before[0]:.3f} -> {100 * after[0]:.3f} percent"
+        # Of the best labels: nearly all others have a probability near zero, and hardly any error.
+        error = f"{group}_top_5_expected_calibration_error"
+        before = figures[f"{error}_before"]
+        after = figures[f"{error}_after"]
+        result = f"calibration error of the 5 best labels {100 * before:.1f} -> {100 * after:.1f} percent"
         if method == "none":
             result = "no calibration"
         elif before == after:  # `calibrate` tests each calibration on held-out documents
             result = "calibration did not help, so probabilities stay uncalibrated"
         elif group == "unseen" and figures.get("unseen_raised"):
             result += " (raised, so that some unseen labels reach the top of a list)"
-        elif after[0] >= before[0]:
+        elif after >= before:
             result += ", no gain"
         if f"{group}_threshold" in figures:
             result += f", threshold {figures[f'{group}_threshold']:.3f}"
