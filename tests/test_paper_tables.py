@@ -95,6 +95,7 @@ def test_the_results_file_keeps_every_record(tmp_path, monkeypatch):
     (tmp_path / "b.json").write_text(json.dumps({**record, "seed": 2, "code": "stale"}))
     collected = paper_tables.collect(tmp_path)
     assert collected == {LINEAR.name: {"1": record}}
+    assert paper_tables.collect(tmp_path, [LINEAR.name])[LINEAR.name].keys() == {"1", "2"}
     paper_tables.write([TINY], collected)
     (tmp_path / "a.json").unlink()
     (again,) = paper_tables.collect(tmp_path)[LINEAR.name].values()
