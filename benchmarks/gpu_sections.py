@@ -756,7 +756,7 @@ def run_tuning(bench: Bench) -> None:
             bench.write("tuning", not_run="needs --data FOLDER of tibkat, and --encoder FOLDER of all-MiniLM-L6-v2")
             return
         else:
-            sizes = tuning.Sizes(records=MILLION, validation=1000, tests=MILLION, tokens=256, batch=64)
+            sizes = tuning.Sizes(MILLION, 1000, MILLION, tokens=256, batch=64, rates=(1e-4, 5e-4, 1e-3))
             rows = tuning.measure(tuning.read_task(bench.data, sizes), bench.encoder, sizes, machine)
         for row, figures in rows:
             bench.write(row, **figures)

@@ -2,13 +2,13 @@
 
     python benchmarks/tuning.py --data FOLDER --encoder FOLDER     # 2,000 records, 128 tokens, one epoch
 
-The encoder is tuned as in recipes/train_units.py with `--units gile_rows --lora_rank 8 --hard_negatives 8`, once for
-each learning rate; the rate is chosen on validation records. Rows are the encoder as it is ("frozen") and the tuned
-one: by the cosine of texts and label names alone, and with the head that `hf-gile train` fits over a frozen encoder.
-Seen labels are ranked among the seen ones, and unseen labels among the unseen ones, so that the two can come from
-different encoders; "among all" ranks unseen labels among all.
+The encoder is tuned as in recipes/train_units.py with `--units gile_rows --lora_rank 8 --hard_negatives 8`. Rows are
+the encoder as it is ("frozen") and the tuned one: by the cosine of texts and label names alone, and with the head that
+`hf-gile train` fits over a frozen encoder. Seen labels are ranked among the seen ones, and unseen labels among the
+unseen ones, so that the two can come from different encoders; "among all" ranks unseen labels among all.
 
-Writes results/tuning.json. benchmarks/gpu.py runs the same with all records.
+Writes results/tuning.json. benchmarks/gpu.py runs the same with all records, and chooses the learning rate on
+validation records.
 """
 
 import argparse
@@ -67,7 +67,7 @@ class Sizes:
         batch: Number of records of a training step.
         rank: Rank of the adapters.
         negatives: Number of negatives mined for a record.
-        rates: Learning rates of the adapters, of which the validation chooses one.
+        rates: Learning rates of the adapters; if there are several, the validation chooses one.
     """
 
     records: int = 2000
@@ -77,7 +77,7 @@ class Sizes:
     batch: int = 16
     rank: int = 8
     negatives: int = 8
-    rates: Sequence[float] = (1e-4, 1e-3)
+    rates: Sequence[float] = (5e-4,)
 
 
 @dataclass(frozen=True)
