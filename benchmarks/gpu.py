@@ -148,8 +148,8 @@ def summary(name: str, section: Mapping[str, Any]) -> str:
 def page(results: Mapping[str, Any]) -> str:
     """Formats docs/gpu.md."""
     text = INTRODUCTION
-    if not results["sections"]:
-        text += "\nNobody has run it yet.\n"
+    if waiting := [section.title for name, section in SECTIONS.items() if name not in results["sections"]]:
+        text += textwrap.fill(f"Nobody has run these sections yet: {', '.join(waiting)}.", 120).join("\n\n")
     for name in (name for name in SECTIONS if name in results["sections"]):
         section = results["sections"][name]
         machine = section["machine"]

@@ -209,10 +209,10 @@ def since(start: float, cpu_start: float) -> dict[str, float]:
     return {"seconds": time.perf_counter() - start, "cpu_seconds": time.process_time() - cpu_start}
 
 
-def table(results: Mapping[str, Any]) -> str:
-    """Formats the rows of the page."""
+def table(rows: Mapping[str, Mapping[str, float]]) -> str:
+    """Formats rows as those of the page."""
     lines = [f"| | {' | '.join(FIGURES.values())} |", f"| --- |{' --- |' * len(FIGURES)}"]
-    for name, figures in results["rows"].items():
+    for name, figures in rows.items():
         if FIGURES.keys() <= figures.keys():
             lines.append(f"| {name} | {' | '.join(f'{figures[metric]:.1f}' for metric in FIGURES)} |")
     return "\n".join(lines)
@@ -234,6 +234,7 @@ def main() -> None:
             rows[name] = figures
             print(name, figures, flush=True)
             write_results("tuning", {"sizes": {**asdict(sizes), **numbers}, "rows": rows}, options.seed)
+    print(table(rows))
 
 
 if __name__ == "__main__":
