@@ -750,13 +750,13 @@ def run_tuning(bench: Bench) -> None:
     with tempfile.TemporaryDirectory() as name, bench.row("tuning"):
         machine = tuning.Machine(bench.device, bench.seed, Path(name))
         if bench.tiny:
-            sizes = tuning.Sizes(tokens=11, batch=8, rank=2, negatives=2)
+            sizes = tuning.Sizes(tokens=11, batch=8, rank=2, negatives=2, fits=True)
             rows = tuning.measure(tiny_task(), save_tiny_encoder(bench, Path(name)), sizes, machine)
         elif bench.data is None or bench.encoder is None:
             bench.write("tuning", not_run="needs --data FOLDER of tibkat, and --encoder FOLDER of all-MiniLM-L6-v2")
             return
         else:
-            sizes = tuning.Sizes(MILLION, 1000, MILLION, tokens=256, batch=64, rates=(1e-4, 5e-4, 1e-3))
+            sizes = tuning.Sizes(MILLION, 1000, MILLION, tokens=256, batch=64, rates=(1e-4, 5e-4, 1e-3), fits=True)
             rows = tuning.measure(tuning.read_task(bench.data, sizes), bench.encoder, sizes, machine)
         for row, figures in rows:
             bench.write(row, **figures)

@@ -3,12 +3,13 @@
     python benchmarks/tuning.py --data FOLDER --encoder FOLDER     # 2,000 records, 128 tokens, one epoch
 
 The encoder is tuned as in recipes/train_units.py with `--units gile_rows --lora_rank 8 --hard_negatives 8`. Rows are
-the encoder as it is ("frozen") and the tuned one: by the cosine of texts and label names alone, and with the head that
-`hf-gile train` fits over a frozen encoder. Seen labels are ranked among the seen ones, and unseen labels among the
-unseen ones, so that the two can come from different encoders; "among all" ranks unseen labels among all.
+the encoder as it is ("frozen") and the tuned one, by the cosine of texts and label names; with --fits also with the
+head that `hf-gile train` fits over a frozen encoder, which takes longer than the rest. Seen labels are ranked among the
+seen ones, and unseen labels among the unseen ones, so that the two can come from different encoders; "among all" ranks
+unseen labels among all.
 
-Writes results/tuning.json. benchmarks/gpu.py runs the same with all records, and chooses the learning rate on
-validation records.
+Writes results/tuning.json. benchmarks/gpu.py runs the same with all records and --fits, and chooses the learning rate
+on validation records.
 """
 
 import argparse
@@ -24,15 +25,15 @@ import torch
 from datasets import Dataset
 from machine import stay_offline, write_results
 from obvious_sets import Documents, Task, gnd_labels, make_task, read_lines, tibkat_record, tibkat_training
+from torch import Tensor
 from torch.nn.functional import normalize
-from transformers import AutoTokenizer, TrainingArguments
+from torch.nn.utils.rnn import pad_sequence
+from transformers import AutoModel, AutoTokenizer, TrainingArguments
 
 from hf_gile.data.zero_shot import SALT, hash_fraction
 from hf_gile.metrics import LabelMetrics
 from hf_gile.training.encoders import prompt_of
-from hf_gile.training.experiment import Experiment
 from hf_gile.training.fit import fit
-from hf_gile.training.losses import stored_vectors
 from hf_gile.training.options import STEPS, Options
 from hf_gile.training.pretrained import pretrained_encoder
 from hf_gile.training.study import Study
@@ -68,6 +69,7 @@ class Sizes:
         rank: Rank of the adapters.
         negatives: Number of negatives mined for a record.
         rates: Learning rates of the adapters; if there are several, the validation chooses one.
+        fits: Whether to fit heads.
     """
 
     records: int = 2000
@@ -78,6 +80,7 @@ class Sizes:
     rank: int = 8
     negatives: int = 8
     rates: Sequence[float] = (5e-4,)
+    fits: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,14 +118,18 @@ def read_task(data: Path, sizes: Sizes) -> Task:
 
 def measure(task: Task, encoder: Path, sizes: Sizes, machine: Machine) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields rows of figures: the encoder as it is, the runs that tune it, and the tuned encoder."""
-    yield from measure_encoder("frozen", task, encoder, encoder, sizes, machine)
+    prompt = prompt_of(str(encoder))
+    yield "cosine, frozen", measure_cosine(task, encoder, prompt, sizes, machine)
     scores: dict[float, float] = {}
     for rate in sizes.rates:
-        seconds = time.perf_counter(), time.process_time()
+        start = time.perf_counter(), time.process_time()
         scores[rate] = tune(task, encoder, rate, sizes, machine)
-        yield f"tuning, rate {rate:g}", {"validation_average_precision": scores[rate], **since(*seconds)}
-    best = max(scores, key=lambda rate: scores[rate])
-    yield from measure_encoder("tuned", task, machine.folder / f"{best:g}" / "encoder", encoder, sizes, machine)
+        yield f"tuning, rate {rate:g}", {"validation_average_precision": scores[rate], **since(*start)}
+    tuned = machine.folder / f"{max(scores, key=lambda rate: scores[rate]):g}" / "encoder"
+    yield "cosine, tuned", measure_cosine(task, tuned, prompt, sizes, machine)
+    if sizes.fits:
+        yield "fit, frozen", measure_fit(task, encoder, prompt, sizes, machine)
+        yield "fit, tuned", measure_fit(task, tuned, prompt, sizes, machine)
 
 
 def tune(task: Task, encoder: Path, rate: float, sizes: Sizes, machine: Machine) -> float:
@@ -137,7 +144,7 @@ def tune(task: Task, encoder: Path, rate: float, sizes: Sizes, machine: Machine)
         hard_negatives=sizes.negatives,
         label_row_dropout=0.5,
         lexical=False,
-        **fixed_options(encoder),
+        **fixed_options(prompt_of(str(encoder))),
     )
     seen = range(task.num_seen)
     args = machine.arguments(f"{rate:g}", sizes, num_train_epochs=1, learning_rate=2e-3)
@@ -149,37 +156,45 @@ def tune(task: Task, encoder: Path, rate: float, sizes: Sizes, machine: Machine)
     return float(experiment.fitted["history"][-1]["eval_validation_average_precision"])
 
 
-def measure_encoder(
-    name: str, task: Task, folder: Path, origin: Path, sizes: Sizes, machine: Machine
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields the figures of test records by the cosine, and by a head that is fitted over the frozen encoder.
-
-    Args:
-        name: Name of the rows.
-        task: Documents and labels.
-        folder: The encoder.
-        origin: The encoder that it was tuned from, whose name tells the prompt.
-        sizes: Number of tokens.
-        machine: Device and folder.
-    """
+def measure_cosine(task: Task, encoder: Path, prompt: str, sizes: Sizes, machine: Machine) -> dict[str, float]:
+    """Measures the ranking of labels by the cosine of the vectors of test records and of label names."""
     start = time.perf_counter(), time.process_time()
-    options = Options(text_encoder=str(folder), max_words=sizes.tokens, **fixed_options(origin))
-    args = machine.arguments(f"fit-{name}", sizes)
-    experiment = fit(Study(options, args, text_task(task, range(len(task.labels)))))
-    yield f"cosine, {name}", chosen(measure_cosine(experiment))
-    yield f"fit, {name}", chosen(experiment.test().metrics) | since(*start)
+    texts, names = (
+        vectors([prompt + text for text in texts], encoder, sizes, machine)
+        for texts in (task.texts["test"], task.names)
+    )
+    metrics = LabelMetrics(len(names), task.labels.seen, top_k=(10,))
+    gold = [torch.tensor(row, dtype=torch.long) for row in task.gold["test"]]
+    for rows in torch.arange(len(texts)).split(100):
+        columns = pad_sequence([gold[row] for row in rows], batch_first=True, padding_value=-100)
+        metrics.update(texts[rows] @ names.T, columns)
+    return chosen(metrics.compute()) | since(*start)
 
 
 @torch.inference_mode()
-def measure_cosine(experiment: Experiment) -> dict[str, float]:
-    """Measures the ranking of all labels by the cosine of the vectors of an encoder."""
-    rows = experiment.parts["test"].with_format("torch")
-    labels = normalize(stored_vectors(experiment.model).float().cpu(), dim=-1)
-    metrics = LabelMetrics(len(labels), experiment.labels.seen, top_k=(10,))
-    for batch in rows.select_columns(["pooled_embeds", "labels"]).iter(100):
-        gold = torch.nn.utils.rnn.pad_sequence(list(batch["labels"]), batch_first=True, padding_value=-100)
-        metrics.update(normalize(batch["pooled_embeds"].float(), dim=-1) @ labels.T, gold)
-    return metrics.compute()
+def vectors(texts: Sequence[str], encoder: Path, sizes: Sizes, machine: Machine) -> Tensor:
+    """Returns the `(N, P)` vectors of texts, of length 1: means over tokens."""
+    tokenizer = AutoTokenizer.from_pretrained(encoder)
+    model = AutoModel.from_pretrained(encoder).to(machine.device).eval()
+    order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+    found = torch.empty(len(texts), model.config.hidden_size)
+    for start in range(0, len(order), 64):
+        rows = order[start : start + 64]
+        options = {"padding": True, "truncation": True, "max_length": sizes.tokens, "return_tensors": "pt"}
+        inputs = tokenizer([texts[row] for row in rows], **options).to(machine.device)
+        mask = inputs["attention_mask"][:, :, None]
+        sums = (model(**inputs).last_hidden_state * mask).sum(1)
+        found[rows] = normalize(sums, dim=-1).float().cpu()
+    return found
+
+
+def measure_fit(task: Task, encoder: Path, prompt: str, sizes: Sizes, machine: Machine) -> dict[str, float]:
+    """Measures a head that is fitted over the frozen encoder, as by `hf-gile train`."""
+    start = time.perf_counter(), time.process_time()
+    options = Options(text_encoder=str(encoder), max_words=sizes.tokens, **fixed_options(prompt))
+    args = machine.arguments(f"fit-{encoder.parent.name}", sizes)
+    experiment = fit(Study(options, args, text_task(task, range(len(task.labels)))))
+    return chosen(experiment.test().metrics) | since(*start)
 
 
 def text_task(task: Task, columns: range) -> TextTask:
@@ -192,9 +207,8 @@ def text_task(task: Task, columns: range) -> TextTask:
     return TextTask(parts, labels)
 
 
-def fixed_options(encoder: Path) -> dict[str, Any]:
+def fixed_options(prompt: str) -> dict[str, Any]:
     """Returns the options that all runs share."""
-    prompt = prompt_of(str(encoder))
     prompts = {"text_prompt": prompt, "label_prompt": prompt}
     return {**prompts, "label_texts": "name", "calibration": "none", "baselines": False, "make_cards": False}
 
@@ -222,10 +236,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of tibkat")
     parser.add_argument("--encoder", type=Path, required=True, help="folder of the encoder, such as all-MiniLM-L6-v2")
+    parser.add_argument("--fits", action="store_true", help="also fit heads")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     stay_offline()
-    sizes = Sizes()
+    sizes = Sizes(fits=options.fits)
     task = read_task(options.data, sizes)
     numbers = {"labels": len(task.labels), "seen": task.num_seen, "encoder": options.encoder.parent.name}
     rows: dict[str, Any] = {}
