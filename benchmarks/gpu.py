@@ -3,11 +3,13 @@
     python benchmarks/gpu.py
     PYTHONPATH=. python benchmarks/gpu.py --output FILE --commit HASH   # without an installation or a clone
     python benchmarks/gpu.py --sections search attention --seconds 120
+    python benchmarks/gpu.py --sections tuning --data FOLDER --encoder FOLDER
     python benchmarks/gpu.py --page                                     # writes docs/gpu.md from the results
 
 Sections are defined in benchmarks/gpu_sections.py. Each runs in a separate process with limited time, most valuable
-first. Models have random weights, as nothing is downloaded. The results file is written after each section: a section
-that fails or is cut off records its error and the rows that it measured. Earlier results of other sections stay.
+first. Models have random weights, as nothing is downloaded, except in the section "tuning", which reads an encoder and
+records. The results file is written after each section: a section that fails or is cut off records its error and the
+rows that it measured. Earlier results of other sections stay.
 
 `--tiny` runs all sections with tiny models, also on a CPU, to test this script; its figures mean nothing.
 """
@@ -65,6 +67,8 @@ def run_process(name: str, options: argparse.Namespace, limit: float, rows: Path
     """Runs a section in a separate process for a limited time; returns its error."""
     command = [sys.executable, __file__, "--section", name, "--rows", str(rows), "--device", options.device]
     command += ["--seed", str(options.seed), *(["--tiny"] if options.tiny else [])]
+    if options.data and options.encoder:
+        command += ["--data", str(options.data), "--encoder", str(options.encoder)]
     with log.open("wb") as written:
         process = subprocess.Popen(
             command, stdout=written, stderr=subprocess.STDOUT, env=environment(name), start_new_session=True
@@ -144,8 +148,8 @@ def summary(name: str, section: Mapping[str, Any]) -> str:
 def page(results: Mapping[str, Any]) -> str:
     """Formats docs/gpu.md."""
     text = INTRODUCTION
-    if not results["sections"]:
-        text += "\nNobody has run it yet.\n"
+    if waiting := [section.title for name, section in SECTIONS.items() if name not in results["sections"]]:
+        text += textwrap.fill(f"Nobody has run these sections yet: {', '.join(waiting)}.", 120).join("\n\n")
     for name in (name for name in SECTIONS if name in results["sections"]):
         section = results["sections"][name]
         machine = section["machine"]
@@ -193,6 +197,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--commit", help="commit of the code, if this is not a clone")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cuda", "cpu"))
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--data", type=Path, help="folder of tibkat, for the section tuning")
+    parser.add_argument("--encoder", type=Path, help="folder of a pretrained encoder, for the section tuning")
     parser.add_argument("--tiny", action="store_true", help="test this script with tiny models")
     parser.add_argument("--page", action="store_true", help="write docs/gpu.md from the stored results")
     parser.add_argument("--section", choices=SECTIONS, help=argparse.SUPPRESS)
@@ -200,7 +206,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.section:
         torch.manual_seed(options.seed)
-        SECTIONS[options.section].run(Bench(options.device, options.tiny, options.seed, options.rows))
+        places = options.rows, options.data, options.encoder
+        SECTIONS[options.section].run(Bench(options.device, options.tiny, options.seed, *places))
     elif options.page:
         PAGE.write_text(page(read_results(options.output)), encoding="utf-8")
     elif options.tiny and options.output == RESULTS / "gpu.json":

@@ -69,12 +69,16 @@ class Bench:
         tiny: Whether sizes are tiny.
         seed: Random seed.
         path: File of the rows, a JSON object per line.
+        data: Folder of data, for sections that train on documents.
+        encoder: Folder of a pretrained encoder, for the same.
     """
 
     device: str
     tiny: bool
     seed: int
     path: Path
+    data: Path | None = None
+    encoder: Path | None = None
 
     @property
     def is_gpu(self) -> bool:
@@ -736,6 +740,49 @@ def run_compile(bench: Bench) -> None:
             )
 
 
+# --- Tuning of an encoder --------------------------------------------------------------------------------------------
+
+
+def run_tuning(bench: Bench) -> None:
+    """Tunes a pretrained encoder by LoRA with mined negatives, and compares it to the same encoder frozen."""
+    import tuning
+
+    with tempfile.TemporaryDirectory() as name, bench.row("tuning"):
+        machine = tuning.Machine(bench.device, bench.seed, Path(name))
+        if bench.tiny:
+            sizes = tuning.Sizes(tokens=11, batch=8, rank=2, negatives=2, fits=True)
+            rows = tuning.measure(tiny_task(), save_tiny_encoder(bench, Path(name)), sizes, machine)
+        elif bench.data is None or bench.encoder is None:
+            bench.write("tuning", not_run="needs --data FOLDER of tibkat, and --encoder FOLDER of all-MiniLM-L6-v2")
+            return
+        else:
+            sizes = tuning.Sizes(MILLION, 1000, MILLION, tokens=256, batch=64, rates=(1e-4, 5e-4, 1e-3), fits=True)
+            rows = tuning.measure(tuning.read_task(bench.data, sizes), bench.encoder, sizes, machine)
+        for row, figures in rows:
+            bench.write(row, **figures)
+
+
+def tiny_task() -> Any:
+    """Returns documents of the names of their labels; the test has labels without training documents."""
+    from obvious_sets import make_task
+
+    from hf_gile import Label
+
+    names = [f"w{number} w{number + 1}" for number in range(30)]
+    pairs = [(f"{names[row % 30]} {names[row * 7 % 30]}", [names[row % 30], names[row * 7 % 30]]) for row in range(160)]
+    known = [(text, labels) for text, labels in pairs if not {*labels} & {*names[:5]}]
+    documents = {"train": known[:80], "validation": known[80:], "test": pairs[:40]}
+    return make_task("tiny", documents, [Label(name, name) for name in names])
+
+
+def save_tiny_encoder(bench: Bench, folder: Path) -> Path:
+    """Saves an encoder with random weights and its tokenizer; returns their folder."""
+    model, processor = make_model(bench, "MiniLM", 3)
+    model.gile.text_encoder.transformer.save_pretrained(folder / "tiny")
+    processor.tokenizer.save_pretrained(folder / "tiny")
+    return folder / "tiny"
+
+
 @dataclass(frozen=True)
 class Section:
     """A section of the results and of the page.
@@ -818,6 +865,13 @@ SECTIONS = {
         "Logits of 26,104 labels by a model compiled with inductor beside those of the plain model.",
         run_compile,
         120,
+    ),
+    "tuning": Section(
+        "Tuning of a pretrained encoder",
+        "LoRA with mined negatives on all English library records of TIBKAT, as in benchmarks/tuning.py: the encoder "
+        "as it is and tuned, by the cosine alone and with a head that is fitted over it, in percent.",
+        run_tuning,
+        300,
     ),
 }
 """The sections, most valuable first."""

@@ -191,21 +191,19 @@ def _totals(tables: list[Table], runs: Runs) -> str:
     """Counts rows, runs and hours."""
     wanted = {(run, seed) for table in tables for run in table.runs for seed in range(1, run.seeds + 1)}
     there = [(run, runs[run.name][str(seed)]) for run, seed in wanted if str(seed) in runs.get(run.name, {})]
-    lines = [
-        _line(["runs of", "runs", "measured", "CPU hours measured", "CPU hours of all, estimated"]),
-        _line(["---"] * 5),
-    ]
+    heads = ["runs of", "runs", "measured", "CPU hours measured", "hours by the clock", "CPU hours of all, estimated"]
+    lines = [_line(heads), _line(["---"] * len(heads))]
     for kind, name in NAMES.items():
         all_of = [run for run, _ in wanted if run.kind == kind]
         records = [record for run, record in there if run.kind == kind]
-        hours = sum(record["cpu_seconds"] for record in records) / 3600
+        hours = [sum(record[key] for record in records) / 3600 for key in ("cpu_seconds", "seconds")]
         lines.append(
             _line(
                 [
                     name,
                     f"{len(all_of)}",
                     f"{len(records)}",
-                    f"{hours:.2f}",
+                    *(f"{value:.2f}" for value in hours),
                     f"{sum(run.price for run in all_of) / 3600:.2f}",
                 ]
             )

@@ -52,6 +52,7 @@ with output.open("w", buffering=1) as lines:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of dw_format, pubmed_mesh and multi30k")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="by default all")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "paper_tables", help="folder of the runs")
     options = parser.parse_args()
     every = tables()
@@ -59,7 +60,7 @@ def main() -> None:
     for record in read(options.runs):
         results.setdefault(record["run"], {})[str(record["seed"])] = record
     runs = {run.name: run for table in every for run in table.runs}
-    groups = group(results, runs)
+    groups = group(results, {name: run for name, run in runs.items() if run.kind in options.kinds})
     check_data(KINDS, options.data)
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)

@@ -6,7 +6,8 @@ r"""Measures every table and figure of both papers on small data, and writes doc
 Runs what benchmarks/results/paper_tables.json and the folder of the runs lack, or what is older than the code that it
 depends on: the first seed of all rows first, and the cheapest first. A run leaves one file in the folder of the runs,
 so a run that was killed costs only itself. Results and page are written twice a minute and at the end; `--jobs 0` only
-writes them. `paper_stamps.py` keeps runs after a change of the code that leaves their figures as they are.
+writes them. `--only` leaves the runs of other tables as they are. `paper_stamps.py` keeps runs after a change of the
+code that leaves their figures as they are.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +46,19 @@ def main() -> None:
         parser.error(f"--only: no table starts with {options.only}; titles are {[table.title for table in every]}")
     options.runs = options.runs.resolve()
     options.runs.mkdir(parents=True, exist_ok=True)
-    results = collect(options.runs) if options.resume else {}
+    unchosen = names_of(every) - names_of(chosen)
+    results = collect(options.runs, unchosen) if options.resume else {}
     jobs = find_jobs(chosen, results, options.seeds)
     print(f"{len(jobs)} runs, about {sum(job.run.price for job in jobs) / 3600:.1f} CPU hours", flush=True)
     failed = run(jobs, options, every, results, deadline) if jobs and options.jobs else []
     write(every, results)
     if failed:
         raise SystemExit("\n".join(["failed; see the logs:", *failed]))
+
+
+def names_of(tables: Iterable[Table]) -> set[str]:
+    """The names of all runs of tables."""
+    return {run.name for table in tables for run in table.runs}
 
 
 def run(
@@ -110,8 +117,8 @@ def is_current(record: Mapping[str, Any]) -> bool:
     return current
 
 
-def collect(runs: Path) -> dict[str, Any]:
-    """Returns the records that are not stale, by name of the run and by seed.
+def collect(runs: Path, unchosen: Collection[str] = ()) -> dict[str, Any]:
+    """Returns the records that are not stale or not chosen, by name of the run and by seed.
 
     A run outside a clone, or of changed files, gets the commit of its stamp or else the current commit: both have the
     code that it ran.
@@ -119,7 +126,9 @@ def collect(runs: Path) -> dict[str, Any]:
     import machine
 
     results: dict[str, Any] = {}
-    for record in filter(is_current, read(runs)):
+    for record in read(runs):
+        if record["run"] not in unchosen and not is_current(record):
+            continue
         if not COMMIT.fullmatch(record["commit"]):
             record["commit"] = record.get("stamped") or machine.commit()
         results.setdefault(record["run"], {})[str(record["seed"])] = record
@@ -140,7 +149,7 @@ def find_jobs(chosen: Iterable[Table], results: dict[str, Any], seeds: int) -> l
 
 def write(every: list[Table], results: dict[str, Any]) -> None:
     """Writes the results file and the page, each atomically; runs that no table has are dropped."""
-    names = {run.name for table in every for run in table.runs}
+    names = names_of(every)
     there = {name: results[name] for name in sorted(names & set(results))}
     content = compress(there)
     for path, text in ((RESULTS, json.dumps(content, indent=1) + "\n"), (PAGE, page(every, there))):

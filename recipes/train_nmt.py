@@ -10,7 +10,8 @@ subwords (BPE). Output layers are nmt, which is `W h + b`, and the forms of docs
 space of size 512, and joint512x3 also three residual layers in g_out. `continuous` is nmt with a continuous map in
 place of the tables of input embeddings, for comparison; it is not saved. OUTPUT_DIR gets results.json and a folder for
 each layer, with `model`, which `AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=True)` loads, and its
-translations, test.txt. All flags of `transformers.Seq2SeqTrainingArguments` work.
+translations, test.txt. With --separate_vocabularies, as in the paper, the tokenizer in `model` is that of the target
+language, and `model/source` has the other. All flags of `transformers.Seq2SeqTrainingArguments` work.
 """
 
 import re
@@ -68,6 +69,7 @@ class Recipe(Settings):
     )
     loss: str = setting("full", "full, chunked or sampled; nmt and continuous support only full.", LOSSES)
     sample: float | None = setting(None, "Share of the vocabulary that --loss sampled scores.")
+    separate_vocabularies: bool = setting(False, "Build a vocabulary for each language, of --vocab_size subwords each.")
     max_length: int = setting(50, "Maximum number of tokens in a sentence: 'maximum sentence length of 50'.")
     num_beams: int = setting(5, "Number of beams for the test; validation decodes greedily.")
     patience: int = setting(3, "Epochs without improvement of validation BLEU before training stops.")
@@ -97,16 +99,16 @@ def settings() -> tuple[Recipe, Seq2SeqTrainingArguments]:
 def run(recipe: Recipe, args: Seq2SeqTrainingArguments) -> dict[str, Any]:
     say, folder = printer(args), Path(args.output_dir)
 
-    # 1. Read pairs of sentences, and build a vocabulary of subwords shared by both languages.
+    # 1. Read pairs of sentences, and build a vocabulary of subwords, or one for each language.
     with reading(args, "the sentences"):
         pairs = load_sentence_pairs(recipe.data, recipe.source, recipe.target, recipe.dataset_config)
-        tokenizer = build_piece_tokenizer(chain(pairs["train"]["source"], pairs["train"]["target"]), recipe.vocab_size)
+        source, tokenizer = build_tokenizers(recipe, pairs["train"])
 
         def encode(batch: dict[str, list[str]]) -> dict[str, Any]:
             limits = {"truncation": True, "max_length": recipe.max_length}
-            encoded = tokenizer(batch["source"], text_target=batch["target"], **limits)
+            labels = tokenizer(text_target=batch["target"], **limits)["input_ids"]
             # Sentences are grouped by target length. Padding of sources costs no time, because the encoder packs them.
-            return {**encoded, "length": [len(ids) for ids in encoded["labels"]]}
+            return {**source(batch["source"], **limits), "labels": labels, "length": [len(ids) for ids in labels]}
 
         parts = {
             part: rows.map(encode, batched=True, remove_columns=["source", "target"]) for part, rows in pairs.items()
@@ -119,7 +121,7 @@ def run(recipe: Recipe, args: Seq2SeqTrainingArguments) -> dict[str, Any]:
     for name in recipe.layers:
         set_seed(args.seed)
         say(f"\n{name}")
-        model = make_model(recipe, name, tokenizer)
+        model = make_model(recipe, name, max(len(source), len(tokenizer)))
         trainer = make_trainer(model, run_arguments(args, folder / name, "eval_bleu"), tokenizer, parts)
         results[name] = train(trainer, recipe.patience)
         predicted = predict_in_order(trainer, parts["test"], num_beams=recipe.num_beams)
@@ -127,6 +129,8 @@ def run(recipe: Recipe, args: Seq2SeqTrainingArguments) -> dict[str, Any]:
         if name != "continuous":
             with saved_settings(recipe, args):
                 save_model(trainer, folder / name / "model")
+            if recipe.separate_vocabularies and args.should_save:
+                source.save_pretrained(folder / name / "model" / "source")
         (folder / name / "test.txt").write_text("\n".join(translations[name]) + "\n", encoding="utf-8")
 
     # 3. Compute BLEU, with p-values against the first layer, and F1 of rare, medium and frequent words.
@@ -140,8 +144,15 @@ def run(recipe: Recipe, args: Seq2SeqTrainingArguments) -> dict[str, Any]:
     return results
 
 
-def make_model(recipe: Recipe, name: str, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-    sizes = {size: getattr(recipe, size) for size in SIZES} | {"vocab_size": len(tokenizer)}
+def build_tokenizers(recipe: Recipe, rows: Dataset) -> list[PreTrainedTokenizerFast]:
+    """Builds the tokenizers of source and target sentences; with a shared vocabulary, they are the same."""
+    if recipe.separate_vocabularies:
+        return [build_piece_tokenizer(rows[side], recipe.vocab_size) for side in ("source", "target")]
+    return 2 * [build_piece_tokenizer(chain(rows["source"], rows["target"]), recipe.vocab_size)]
+
+
+def make_model(recipe: Recipe, name: str, vocab_size: int) -> PreTrainedModel:
+    sizes = {size: getattr(recipe, size) for size in SIZES} | {"vocab_size": vocab_size}
     model = NmtForConditionalGeneration(NmtConfig(**sizes))
     model.generation_config.max_length = recipe.max_length
     if name == "continuous":

@@ -27,7 +27,8 @@ class NmtConfig(PreTrainedConfig):
     """Configuration of an `NmtForConditionalGeneration`, with the defaults of the paper (section 4.2).
 
     Args:
-        vocab_size: Number of words V. Both languages share the vocabulary but have separate embedding tables.
+        vocab_size: Number of words V of each language. Whether or not the languages share a vocabulary, each has an
+            embedding table of its own.
         embedding_size: Embedding size D.
         hidden_size: Hidden size H of all LSTMs.
         num_hidden_layers: Number of layers L of the encoder and of the decoder, 1 to 8.

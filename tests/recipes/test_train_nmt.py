@@ -41,9 +41,12 @@ SMALL += ["--learning_rate", 0.02, "--per_device_train_batch_size", 8, "--dropou
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Using the model-agnostic default")
-def test_models_are_trained_compared_and_saved(folder, run_recipe):
+@pytest.mark.parametrize("subfolder", ["", "source"])
+def test_models_are_trained_compared_and_saved(folder, run_recipe, subfolder):
     layers = ["nmt", "joint8", "continuous"]
     flags = ["--data", folder, "--output_dir", "out", "--num_train_epochs", 3, *SMALL]
+    if subfolder:
+        flags.append("--separate_vocabularies")
     done = run_recipe("train_nmt", [*flags, "--layers", *layers])
     assert done.returncode == 0, done.stderr
     results = json.loads((folder / "out" / "results.json").read_text())
@@ -58,9 +61,11 @@ def test_models_are_trained_compared_and_saved(folder, run_recipe):
         if name == "continuous":
             continue
         model = AutoModelForSeq2SeqLM.from_pretrained(folder / "out" / name / "model", trust_remote_code=True)
-        tokenizer = AutoTokenizer.from_pretrained(folder / "out" / name / "model", trust_remote_code=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder / "out" / name / "model")
+        source = AutoTokenizer.from_pretrained(folder / "out" / name / "model", subfolder=subfolder)
+        assert ("▁hund" in tokenizer.vocab) == (not subfolder)
         with torch.no_grad():
-            written = model.generate(**tokenizer(WRITTEN, padding=True, return_tensors="pt"), num_beams=5)
+            written = model.generate(**source(WRITTEN, padding=True, return_tensors="pt"), num_beams=5)
         lines = (folder / "out" / name / "test.txt").read_text().splitlines()
         assert tokenizer.batch_decode(written, skip_special_tokens=True) == lines
 
@@ -86,7 +91,7 @@ def test_translations_follow_the_order_of_the_sentences(tmp_path):
     tokenizer = build_piece_tokenizer(lines * 9, 60)
     rows = Dataset.from_list([{**tokenizer(line, text_target=line), "length": len(line)} for line in lines])
     recipe = train_nmt.Recipe(data="", embedding_size=4, hidden_size=4, num_hidden_layers=1, max_length=12)
-    model = train_nmt.make_model(recipe, "nmt", tokenizer)
+    model = train_nmt.make_model(recipe, "nmt", len(tokenizer))
     options = {"train_sampling_strategy": "group_by_length", "predict_with_generate": True, "use_cpu": True}
     args = Seq2SeqTrainingArguments(str(tmp_path), per_device_eval_batch_size=2, report_to=[], **options)
     trainer = train_nmt.make_trainer(model, args, tokenizer, dict.fromkeys(("train", "validation"), rows))
@@ -95,10 +100,9 @@ def test_translations_follow_the_order_of_the_sentences(tmp_path):
 
 
 def test_layer_names_select_form_size_and_depth():
-    tokenizer = type("Tokens", (), {"__len__": lambda self: 20})()
     recipe = train_nmt.Recipe(data="", embedding_size=4, hidden_size=4, num_hidden_layers=1)
     heads = {
-        name: train_nmt.make_model(recipe, name, tokenizer).get_output_embeddings()
+        name: train_nmt.make_model(recipe, name, 20).get_output_embeddings()
         for name in ("nmt", "tied", "joint7", "joint4x3", "continuous")
     }
     assert isinstance(heads["nmt"], torch.nn.Linear)
