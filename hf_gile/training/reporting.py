@@ -116,7 +116,7 @@ def say_calibration(
         error = f"{group}_top_5_expected_calibration_error"
         before = figures[f"{error}_before"]
         after = figures[f"{error}_after"]
-        result = f"calibration error of the 5 best labels {100 * before:.1f} -> {100 * after:.1f} percent"
+        result = f"calibration error of the best labels {100 * before:.1f} -> {100 * after:.1f} percent"
         if method == "none":
             result = "no calibration"
         elif before == after:  # `calibrate` tests each calibration on held-out documents

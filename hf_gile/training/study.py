@@ -1,10 +1,12 @@
 """Documents and labels of a run, prepared for training, and the results of the models that are trained on them."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,9 @@ _MOST_LANGUAGES = 5
 
 _MOST_READ = 2000
 """Maximum number of test documents that are searched for mistakes."""
+
+_SKEWED = 0.8
+"""Share of test documents above which a label alone makes most answers right."""
 
 _FEW = 20
 """With fewer training documents, more of them are likely to help a label."""
@@ -330,13 +335,17 @@ class Study:
         test = self.task.parts["test"]
         gold = test[self.task.gold]
         names = {label.id: clean_label(label.name) for label in self.described}
-        tested = names.keys() & set(chain.from_iterable(gold))
+        counts = Counter(chain.from_iterable(gold))
+        tested = names.keys() & counts
         texts = zip(self.task.texts("test"), gold, strict=True)
         without = sum(not ids for ids in gold)
         untested = len(names) - len(tested)
         few = sum(label.count == 1 for label in self.described)
         same = sum(clean_label(text) in {names.get(label_id) for label_id in ids} for text, ids in texts)
+        usual, number = max(counts.items(), key=itemgetter(1), default=("", 0))
+        always = f"{names.get(usual, usual)!r} as the answer to all has Acc {100 * number / len(test):.2f}"
         notes = {
+            always: self.has_one_label and number > _SKEWED * len(test),
             f"{without:,} of {len(test):,} test documents have no label": without,
             f"{untested:,} of {len(names):,} labels have no test document, and are left out of macro-F1": untested,
             f"{few:,} of {self.num_seen:,} seen labels have a single training document": few,

@@ -17,3 +17,10 @@ def test_documents_that_all_have_the_same_label_are_refused(tmp_path, run_recipe
     done = run_recipe("train_table", ["--train_files", "a.csv", "--use_cpu"])
     assert done.returncode == 1
     assert "all documents have the same label, 'milk', so there is nothing to learn: add documents with" in done.stderr
+
+
+def test_a_label_that_nearly_all_documents_have_is_named_beside_the_figures(tmp_path, run_recipe):
+    rows = "".join(f"text {row},{'milk' if row % 10 else 'iron'}\n" for row in range(200))
+    (tmp_path / "a.csv").write_text(f"text,labels\n{rows}")
+    done = run_recipe("train_table", ["--train_files", "a.csv", "--use_cpu", "--text_encoder", "words"])
+    assert "'milk' as the answer to all has Acc 90.00" in done.stdout

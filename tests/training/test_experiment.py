@@ -107,7 +107,7 @@ def test_the_calibration_is_printed_in_a_line_for_each_group(make):
     lines, experiment = [], make()
     say_calibration(experiment.calibrate("platt"), lines.append, has_unseen=True)
     assert re.fullmatch(
-        r"  seen labels, 20 documents left out: calibration error of the 5 best labels \d+\.\d -> \d.+, threshold 0.+",
+        r"  seen labels, 20 documents left out: calibration error of the best labels \d+\.\d -> \d.+, threshold 0.+",
         lines[0],
     )
     assert lines[1].startswith("  5 documents have unseen labels, 5 in total: too few to fit")
