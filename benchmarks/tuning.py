@@ -152,7 +152,7 @@ def tune(task: Task, encoder: Path, rate: float, sizes: Sizes, machine: Machine)
     experiment = UnitTrainer(study).train(UNIT)
     folder = machine.folder / f"{rate:g}" / "encoder"
     pretrained_encoder(experiment.model).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(encoder).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(encoder, trust_remote_code=False).save_pretrained(folder)
     return float(experiment.fitted["history"][-1]["eval_validation_average_precision"])
 
 
@@ -174,8 +174,8 @@ def measure_cosine(task: Task, encoder: Path, prompt: str, sizes: Sizes, machine
 @torch.inference_mode()
 def vectors(texts: Sequence[str], encoder: Path, sizes: Sizes, machine: Machine) -> Tensor:
     """Returns the `(N, P)` vectors of texts, of length 1: means over tokens."""
-    tokenizer = AutoTokenizer.from_pretrained(encoder)
-    model = AutoModel.from_pretrained(encoder).to(machine.device).eval()
+    tokenizer = AutoTokenizer.from_pretrained(encoder, trust_remote_code=False)
+    model = AutoModel.from_pretrained(encoder, trust_remote_code=False).to(machine.device).eval()
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
     found = torch.empty(len(texts), model.config.hidden_size)
     for start in range(0, len(order), 64):

@@ -124,7 +124,7 @@ def test_separately_calibrated_unseen_labels_are_raised_at_little_cost():
 @pytest.mark.parametrize(
     ("figures", "says"),
     [
-        ({"before": 0.1, "after": 0.2}, "10.000 -> 20.000 percent, no gain"),
+        ({"before": 0.1, "after": 0.2}, "10.0 -> 20.0 percent, no gain"),
         ({"before": 0.1, "after": 0.2, "raised": 1.5}, "(raised, so that some unseen labels reach the top of a list)"),
         ({"before": 0.1, "after": 0.1}, "calibration did not help"),
     ],
