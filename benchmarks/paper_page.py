@@ -268,7 +268,7 @@ are trained with `--lexical false`, because the paper's model has no terms that 
 SOURCES = (
     "After a change of the code that leaves its behaviour as it is, `benchmarks/paper_stamps.py` trains each output "
     "layer on the first 300 documents, with the code that measured it and with the present code, and marks its "
-    "runs as up to date if all figures are equal. The others are not repeated."
+    "runs as up to date if all figures are equal to ten digits. The others are not repeated."
 )
 
 NOT_MEASURED = "Rows that lack runs, or that no data here can measure:"

@@ -142,15 +142,23 @@ def check(commit: str, jobs: list[tuple[str, str, int]], work: Path) -> list[dic
 
 
 def difference(then: Mapping[str, Any], now: Mapping[str, Any], code: str) -> str:
-    """Says why two runs do not show that the figures of a code still hold; empty if they do."""
+    """Says why two runs do not show that the figures of a code still hold; empty if they do.
+
+    Figures are compared to ten digits: a sum in another order differs in the last.
+    """
     if then["code"] != code:
         return "the commit in the results has other code than measured them"
     for when, result in (("before", then), ("now", now)):
         if "error" in result:
             return f"it fails {when}: {result['error'].strip().splitlines()[-1]}"
-    old, new = ({name: json.dumps(value) for name, value in result["figures"].items()} for result in (then, now))
+    old, new = ({name: rounded(value) for name, value in result["figures"].items()} for result in (then, now))
     differing = sorted(name for name in {*old, *new} if name not in TIMED and old.get(name) != new.get(name))
     return "; ".join(f"{name} was {old.get(name)}, is {new.get(name)}" for name in differing)
+
+
+def rounded(value: Any) -> str:
+    """Returns a figure as JSON, with ten digits of each number."""
+    return json.dumps(json.loads(json.dumps(value), parse_float=lambda digits: float(f"{float(digits):.10g}")))
 
 
 if __name__ == "__main__":

@@ -119,6 +119,7 @@ def result(code="now", **figures):
 def test_runs_are_kept_only_if_all_figures_but_times_are_equal():
     then = result("old", **{"F1": 50.0, "CPU s an epoch": 2.0})
     assert not paper_stamps.difference(then, result(**{"F1": 50.0, "CPU s an epoch": 9.0}), "old")
+    assert not paper_stamps.difference(then, result(F1=50.000000000001), "old")
     assert paper_stamps.difference(then, result(F1=50.1), "old") == "F1 was 50.0, is 50.1"
     assert paper_stamps.difference(then, result(), "old") == "F1 was 50.0, is None"
 
