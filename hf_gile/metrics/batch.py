@@ -98,6 +98,38 @@ def read_columns(columns: Array | Sequence[bool], num_labels: int) -> Tensor:
     return mask
 
 
+def read_indices(columns: Sequence[int] | Tensor | None, num_labels: int) -> Tensor:
+    """Returns label indices, by default all, in ascending order and on the CPU.
+
+    Raises:
+        ValueError: If they are repeated, out of range, no whole numbers, or none.
+
+    Example:
+        >>> read_indices([2, 0], num_labels=3)
+        tensor([0, 2])
+    """
+    listed = torch.arange(num_labels) if columns is None else torch.as_tensor(columns).cpu()
+    chosen = listed[torch.isin(listed, torch.arange(num_labels))].unique()
+    if not 0 < len(chosen) == len(listed):
+        raise ValueError(
+            f"columns must be distinct indices of the {num_labels} stored labels, "
+            f"got {len(listed)}, such as {listed[:8].tolist()}"
+        )
+    return chosen.long()
+
+
+def renumbered(gold: Tensor, columns: Tensor, num_labels: int) -> Tensor:
+    """Renumbers padded label indices to positions among `(C,)` columns; others become -100.
+
+    Example:
+        >>> renumbered(torch.tensor([[2, 1, -100]]), torch.tensor([0, 2]), num_labels=3)
+        tensor([[   1, -100, -100]])
+    """
+    positions = torch.full((num_labels + 1,), IGNORE, device=gold.device)
+    positions[columns] = torch.arange(len(columns), device=gold.device)
+    return positions[gold.masked_fill(gold < 0, num_labels)]
+
+
 def read_groups(num_labels: int, seen: Array | Sequence[bool] | None) -> dict[str, Tensor]:
     """Returns the groups of labels to evaluate, by prefix of metric names.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from .batch import Array, read_batch
+from .batch import Array, read_batch, renumbered
 
 if TYPE_CHECKING:
     from transformers import EvalPrediction
@@ -111,9 +111,7 @@ class OnColumns(TrainerMetric):
     def add(self, scores: Tensor, gold: Tensor) -> None:
         """Adds a batch with all labels."""
         columns = self.columns.to(scores.device)
-        new = torch.full((scores.shape[1] + 1,), -100, device=scores.device)
-        new[columns] = torch.arange(len(columns), device=scores.device)
-        self.metric.add(scores[:, columns], new[gold.masked_fill(gold < 0, scores.shape[1])])
+        self.metric.add(scores[:, columns], renumbered(gold, columns, scores.shape[1]))
 
     def compute(self) -> dict[str, float]:
         """Computes the metric."""

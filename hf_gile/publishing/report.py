@@ -20,6 +20,7 @@ from transformers import BatchFeature
 
 from ..masking import masked_in
 from ..metrics import CalibrationMetrics, F1Metrics, RankingMetrics, propensities
+from ..metrics.batch import read_indices
 from ..metrics.calibration import softmax_to_sigmoid_logits
 from ..models import GileForSequenceClassification, GileProcessor, unwrapped
 from ..models.labels_gile import Label, LabelSet
@@ -147,7 +148,8 @@ def make_report(
 
     Raises:
         ValueError: If the numbers of texts and of gold labels, excluded labels or languages differ, there are no
-            documents, a label id is not stored, or a document has several gold labels but the model predicts one.
+            documents, a label id is not stored, columns are invalid, or a document has several gold labels but the
+            model predicts one.
 
     Example:
         >>> from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, build_tokenizer
@@ -198,8 +200,7 @@ class _Evaluation:
         config = model.config
         self.label_set = stored_labels(model)
         self.known_ids = set(self.label_set.ids)
-        every = range(config.num_labels)
-        self.columns = torch.as_tensor(every if columns is None else columns).sort().values
+        self.columns = read_indices(columns, config.num_labels)
         self.one_label = config.problem_type == "single_label_classification"
         self.calibration = config.calibration
         self.labels = [self.label_set[column] for column in self.columns.tolist()]

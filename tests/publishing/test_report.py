@@ -214,6 +214,9 @@ def test_empty_and_mismatched_inputs_are_refused(make, documents):
         make_report(model, processor, texts, gold[:3])
     with pytest.raises(ValueError, match=r"gold\[1\]: no label has the id 'Irn' .*did you mean 'Iron'"):
         make_report(model, processor, texts[:2], [[], ["Irn"]])
+    for columns in ([], [5], [0, 0], [0.5]):
+        with pytest.raises(ValueError, match="columns must be distinct indices of the 5 stored labels"):
+            make_report(model, processor, texts, gold, columns=columns)
     single, processor = make(problem_type="single_label_classification")
     with pytest.raises(ValueError, match=r"gold\[0\] has 2 labels, but the model predicts a single label"):
         make_report(single, processor, texts[:1], [["Iron", "Blood"]])

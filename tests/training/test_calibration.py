@@ -174,6 +174,9 @@ def test_invalid_options_are_refused_without_changes(scripted):
         ({"method": "gamma"}, "'multi_label_classification' must be one of spline, platt, none, got 'gamma'"),
         ({"objective": "f1"}, "objective must be micro_f1, macro_f1 or, for example, recall@0.8, got 'f1'"),
         ({"objective": "recall@1.5"}, "objective must be micro_f1"),
+        ({"columns": [3, 3]}, "columns must be distinct indices of the 17 stored labels, got 2"),
+        ({"columns": [17]}, "columns must be distinct indices of the 17 stored labels"),
+        ({"columns": []}, "columns must be distinct indices of the 17 stored labels"),
     ]:
         with pytest.raises(ValueError, match=message):
             calibrate(model, batches, **options)

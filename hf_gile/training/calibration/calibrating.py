@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...metrics.batch import read_batch
+from ...metrics.batch import read_batch, read_indices, renumbered
 from ...models import GileForSequenceClassification, LabelSet
 from ...models.checks_gile import check_calibration
-from ...models.losses_gile import IGNORE, make_targets, widened
+from ...models.losses_gile import make_targets, widened
 from ...models.search_gile import calibrated
 from ..settings import check_choice
 from .fitting import IDENTITY, Calibration, fit, fit_softmax
@@ -167,9 +167,8 @@ def _select_candidates(
     model: GileForSequenceClassification, batches: Iterable[dict[str, Any]], columns: Sequence[int] | None
 ) -> Tensor:
     """Returns `(C,)` indices of the candidate labels, ascending."""
-    number = model.config.num_labels
     if columns is not None:
-        return torch.as_tensor(columns, dtype=torch.long).cpu().sort().values
+        return read_indices(columns, model.config.num_labels)
     chosen = model.stored_labels.seen()
     if not bool(chosen.all()):
         if iter(batches) is batches:
@@ -178,7 +177,7 @@ def _select_candidates(
                 "a list, not a generator; or the candidate labels as columns="
             )
         for batch in batches:
-            chosen |= make_targets(batch["labels"], number).any(0).cpu()
+            chosen |= make_targets(batch["labels"], len(chosen)).any(0).cpu()
     if not bool(chosen.any()):
         raise ValueError(
             "there are no candidate labels: no stored label is marked as seen, and no document has a gold label; mark "
@@ -191,8 +190,6 @@ def _score_candidates(
     model: GileForSequenceClassification, batches: Iterable[dict[str, Any]], chosen: Tensor, bf16: bool
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yields `(B, C)` logits and `(B, P)` gold positions among the candidates, padded with -100, for each batch."""
-    positions = torch.full((model.config.num_labels + 1,), IGNORE)
-    positions[chosen] = torch.arange(len(chosen))
     for batch in batches:
         logits = batch.get("logits")
         if logits is None:
@@ -204,7 +201,7 @@ def _score_candidates(
             with torch.no_grad(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
                 logits = model(**inputs).logits
         logits, gold = (tensor.cpu() for tensor in read_batch(logits, batch["labels"]))
-        yield logits[:, chosen], positions[gold.masked_fill(gold == IGNORE, -1)]
+        yield logits[:, chosen], renumbered(gold, chosen, model.config.num_labels)
 
 
 def with_number(calibration: Mapping[str, Any], number: int, crowding: float) -> dict[str, Any]:

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ...models.losses_gile import multi_hot
-
-PADDING = -100
+from ...metrics.batch import renumbered
+from ...models.losses_gile import IGNORE, multi_hot
 
 _BLOCK = 1 << 22
 """Maximum number of scores in memory."""
@@ -82,14 +81,9 @@ class Documents:
 
     def among(self, chosen: Tensor) -> "Documents":
         """Renumbers gold and excluded labels to positions within the `(L,)` mask; drops all others."""
-        positions = chosen.cumsum(0) - 1
-        positions = functional.pad(positions.masked_fill(~chosen, PADDING), (0, 1), value=PADDING)
-
-        def renumbered(columns: Tensor) -> Tensor:
-            return positions[columns.masked_fill(columns < 0, len(chosen))]
-
-        excluded = None if self.excluded is None else renumbered(self.excluded)
-        return replace(self, gold=renumbered(self.gold), excluded=excluded)
+        columns = chosen.nonzero()[:, 0]
+        excluded = None if self.excluded is None else renumbered(self.excluded, columns, len(chosen))
+        return replace(self, gold=renumbered(self.gold, columns, len(chosen)), excluded=excluded)
 
     def counts(self, num_labels: int) -> Tensor:
         """Returns the number of documents of each label, `(L,)`."""
@@ -123,7 +117,7 @@ class Documents:
 def stacked(*tables: Tensor) -> Tensor:
     """Stacks tables of columns vertically, padded to the same width."""
     width = max(table.shape[1] for table in tables)
-    return torch.cat([functional.pad(table, (0, width - table.shape[1]), value=PADDING) for table in tables])
+    return torch.cat([functional.pad(table, (0, width - table.shape[1]), value=IGNORE) for table in tables])
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +211,7 @@ def _folds(
     for position in range(number):
         fit = train.take(fold_of != position)
         is_held = (fit.gold >= 0) & (held[fit.gold.clamp(min=0)] == position)
-        remaining = replace(fit, gold=fit.gold.masked_fill(is_held, PADDING))
+        remaining = replace(fit, gold=fit.gold.masked_fill(is_held, IGNORE))
         fit = remaining.take(remaining.has_gold | ~fit.has_gold)
         if bool(fit.has_gold.any()):
             left_out = validation.joined(train.take(fold_of == position))

@@ -12,10 +12,11 @@ from scipy.sparse import csr_matrix, diags
 from torch import Tensor
 
 from ...metrics import ranking_metrics
+from ...models.losses_gile import IGNORE
 from ...models.mixture_gile import Mixture, Rows
 from ..calibration.thresholds import tells_enough
 from ..encoding import Progress
-from .documents import EXAMPLE_SCORES, FEW, FOLDS, PADDING, Documents, Fold, folds_of_documents, folds_of_labels
+from .documents import EXAMPLE_SCORES, FEW, FOLDS, Documents, Fold, folds_of_documents, folds_of_labels
 from .label_side import Bilinear, Joint, fit_bilinear, fit_joint, fit_rows, rarity_of, score_rows
 from .losses import scaled_loss
 from .term_weights import Example, TermWeights, fit_term_weights, prior_of, raise_unseen
@@ -551,7 +552,7 @@ def _with_sampled_labels(fold: Fold, left_out: Documents) -> Fold:
     """Returns a fold with a sample of the seen labels of another, and with these documents left out."""
     seen = fold.seen.nonzero()[:, 0]
     chosen = seen[torch.randperm(len(seen), generator=torch.Generator().manual_seed(0))[:_SAMPLED_LABELS]]
-    gold = fold.train.gold.masked_fill(~torch.isin(fold.train.gold, chosen), PADDING)
+    gold = fold.train.gold.masked_fill(~torch.isin(fold.train.gold, chosen), IGNORE)
     return replace(fold, train=replace(fold.train, gold=gold), left_out=left_out)
 
 
