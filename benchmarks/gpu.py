@@ -149,7 +149,8 @@ def page(results: Mapping[str, Any]) -> str:
     """Formats docs/gpu.md."""
     text = INTRODUCTION
     if waiting := [section.title for name, section in SECTIONS.items() if name not in results["sections"]]:
-        text += textwrap.fill(f"Nobody has run these sections yet: {', '.join(waiting)}.", 120).join("\n\n")
+        sentence = f"Nobody has run these sections yet: {', '.join(waiting)}."
+        text += f"\n{textwrap.fill(sentence, 120)}\n"
     for name in (name for name in SECTIONS if name in results["sections"]):
         section = results["sections"][name]
         machine = section["machine"]

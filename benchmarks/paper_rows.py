@@ -700,13 +700,13 @@ NO_FINNISH = "Multi30k has no Finnish."
 
 
 def translation(
-    direction: str, layer: str, vocabulary: int = 4000, size: int = 64, depth: int = 2, more: str = ""
+    direction: str, layer: str, vocabulary: int = 4000, size: int = 64, depth: int = 2, separate: bool = False
 ) -> Run:
     """A run of recipes/train_nmt.py."""
     source, target = direction.split("-")
     flags = (
         f"--source {source} --target {target} --layers {layer} --vocab_size {vocabulary} --embedding_size {size}"
-        f" --hidden_size {size} --num_hidden_layers {depth} {NMT_FLAGS}{more}"
+        f" --hidden_size {size} --num_hidden_layers {depth} {NMT_FLAGS}{' --separate_vocabularies' * separate}"
     )
     joint = int(layer.removeprefix("joint")) if layer.startswith("joint") else size
     step = 0.02 * depth + 1e-5 * vocabulary * (size + joint) / 128
@@ -810,7 +810,7 @@ def sibling_3_separate() -> Table:
     rows = {}
     for name in ("NMT", "NMT-tied", "Eq. 6, bilinear", "Eq. 15, joint, d", "Eq. 15, joint, 4 d"):
         shared = translation("de-en", FORMS[name])
-        separate = translation("de-en", FORMS[name], more=" --separate_vocabularies")
+        separate = translation("de-en", FORMS[name], separate=True)
         bleu, parameters = numbers(SIBLING_3)[name]
         rows[name] = {
             "shared, BLEU": one(shared, "BLEU"),

@@ -61,7 +61,7 @@ def main() -> None:
         results.setdefault(record["run"], {})[str(record["seed"])] = record
     runs = {run.name: run for table in every for run in table.runs}
     groups = group(results, {name: run for name, run in runs.items() if run.kind in options.kinds})
-    check_data(KINDS, options.data)
+    check_data(options.kinds, options.data)
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         commit = prepare(work, [])["commit"]

@@ -25,9 +25,9 @@ import torch
 from datasets import Dataset
 from machine import stay_offline, write_results
 from obvious_sets import Documents, Task, gnd_labels, make_task, read_lines, tibkat_record, tibkat_training
+from obvious_systems import batches, padded
 from torch import Tensor
 from torch.nn.functional import normalize
-from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModel, AutoTokenizer, TrainingArguments
 
 from hf_gile.data.zero_shot import SALT, hash_fraction
@@ -164,10 +164,8 @@ def measure_cosine(task: Task, encoder: Path, prompt: str, sizes: Sizes, machine
         for texts in (task.texts["test"], task.names)
     )
     metrics = LabelMetrics(len(names), task.labels.seen, top_k=(10,))
-    gold = [torch.tensor(row, dtype=torch.long) for row in task.gold["test"]]
-    for rows in torch.arange(len(texts)).split(100):
-        columns = pad_sequence([gold[row] for row in rows], batch_first=True, padding_value=-100)
-        metrics.update(texts[rows] @ names.T, columns)
+    for rows in batches(len(texts)):
+        metrics.update(texts[rows] @ names.T, padded(task.gold["test"][rows]))
     return chosen(metrics.compute()) | since(*start)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ _MOST_READ = 2000
 """Maximum number of test documents that are searched for mistakes."""
 
 _SKEWED = 0.8
-"""Share of test documents above which a label alone makes most answers right."""
+"""Share of the test documents above which the most frequent label is named beside the figures."""
 
 _FEW = 20
 """With fewer training documents, more of them are likely to help a label."""
@@ -336,16 +335,15 @@ class Study:
         gold = test[self.task.gold]
         names = {label.id: clean_label(label.name) for label in self.described}
         counts = Counter(chain.from_iterable(gold))
-        tested = names.keys() & counts
         texts = zip(self.task.texts("test"), gold, strict=True)
         without = sum(not ids for ids in gold)
-        untested = len(names) - len(tested)
+        untested = len(names.keys() - counts)
         few = sum(label.count == 1 for label in self.described)
         same = sum(clean_label(text) in {names.get(label_id) for label_id in ids} for text, ids in texts)
-        usual, number = max(counts.items(), key=itemgetter(1), default=("", 0))
-        always = f"{names.get(usual, usual)!r} as the answer to all has Acc {100 * number / len(test):.2f}"
+        [(usual, number)] = counts.most_common(1) or [("", 0)]
+        is_skewed = self.has_one_label and number > _SKEWED * len(test)
         notes = {
-            always: self.has_one_label and number > _SKEWED * len(test),
+            f"{number:,} of {len(test):,} test documents have the label {names.get(usual)!r}": is_skewed,
             f"{without:,} of {len(test):,} test documents have no label": without,
             f"{untested:,} of {len(names):,} labels have no test document, and are left out of macro-F1": untested,
             f"{few:,} of {self.num_seen:,} seen labels have a single training document": few,

@@ -85,21 +85,20 @@ def fit_softmax_calibration(logits: Tensor, gold: Tensor, seen: Tensor) -> dict[
     groups = [group for group in GROUPS if bool((seen == (group == "seen")).any())]
     group_indices = torch.where(seen, 0, len(groups) - 1)  # (C,)
     right = (len(gold) + 1) / (len(gold) + 2)  # as in `smoothed`
-    size = len(gold)
     competes = (~logits.isneginf()).sum(1) > 1
-    gold = gold[competes, None]
+    column = gold[competes, None]
     # Labels that are not candidates are excluded from products, as infinity times zero has no gradient.
     absent = logits[competes].isneginf()
     logits = logits[competes].masked_fill(absent, 0.0)
 
     def loss(scales: Tensor, offsets: Tensor) -> Tensor:
         calibrated = logits * scales[group_indices].to(logits) + offsets[group_indices].to(logits)
-        of_gold = calibrated.gather(1, gold)
-        of_others = calibrated.masked_fill(absent, -torch.inf).scatter(1, gold, -torch.inf).logsumexp(1, keepdim=True)
+        of_gold = calibrated.gather(1, column)
+        of_others = calibrated.masked_fill(absent, -torch.inf).scatter(1, column, -torch.inf).logsumexp(1, keepdim=True)
         both = torch.logaddexp(of_gold, of_others)
         return (right * (both - of_gold) + (1 - right) * (both - of_others)).sum().double()
 
-    return _fit_platt(groups, loss, size)
+    return _fit_platt(groups, loss, len(gold))
 
 
 def _fit_platt(groups: Sequence[str], loss: Callable[[Tensor, Tensor], Tensor], size: float) -> dict[str, Any]:
