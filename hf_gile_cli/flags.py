@@ -1,7 +1,6 @@
 """Reads settings from the command line and a YAML file, with a short help and suggestions for unknown flags."""
 
 import argparse
-import difflib
 import errno
 import inspect
 import os
@@ -10,7 +9,7 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from reprlib import repr as shortened
@@ -24,6 +23,8 @@ from hf_gile.training.checkpoints import resumes
 from hf_gile.training.options import STEPS
 from hf_gile.training.reporting import SETTINGS_FILE
 from hf_gile.yaml_files import read_yaml
+
+from .flag_names import COMMON, nearest
 
 Recipe = TypeVar("Recipe")
 Arguments = TypeVar("Arguments", bound=TrainingArguments)
@@ -40,41 +41,6 @@ ONLY_STEPS = (
     "optim",
 )
 """Training arguments that only affect training steps."""
-
-COMMON = (
-    "output_dir",
-    "num_train_epochs",
-    "per_device_train_batch_size",
-    "learning_rate",
-    "gradient_accumulation_steps",
-    "metric_for_best_model",
-    "resume_from_checkpoint",
-    "bf16",
-    "use_cpu",
-    "seed",
-)
-"""Training arguments in the short help."""
-
-ALIASES = {
-    "label": "labels",
-    "lr": "learning_rate",
-    "model": "text_encoder",
-    "encoder": "text_encoder",
-    "max_length": "max_words",
-    "max_seq_length": "max_words",
-    "text_column": "text",
-    "text_columns": "text",
-    "label_column": "labels",
-    "label_columns": "labels",
-    "sep": "separator",
-    "delimiter": "separator",
-    "dev_files": "validation_files",
-    "dev_file": "validation_files",
-    "eval_files": "validation_files",
-    "eval_file": "validation_files",
-    "val_files": "validation_files",
-}
-"""Names used by other tools, with the corresponding settings."""
 
 _NARROW = 80
 _WIDE = 120
@@ -254,34 +220,6 @@ def documented_arguments(source: type) -> dict[str, str]:
         for name, text in re.findall(r"^    (\w+): (.+(?:\n {5,}.+)*)", section, flags=re.MULTILINE):
             descriptions[name] = " ".join(text.split())
     return descriptions
-
-
-def nearest(name: str, common: Sequence[str], candidates: Iterable[str]) -> list[str]:
-    """Returns at most three candidates similar to an unknown name, most similar first.
-
-    They contain all words of the name, or else are spelled similarly. If any of them is `common`, others are left out.
-
-    Example:
-        >>> nearest("labels_file", ["labels", "label_file"], ["labels", "label_file", "seed"])
-        ['label_file']
-    """
-    candidates = list(candidates)
-    if ALIASES.get(name) in candidates:
-        return [ALIASES[name]]
-    words = _words(name)
-
-    def similarity(other: str) -> float:
-        return difflib.SequenceMatcher(None, name, other).ratio()
-
-    similar = [other for other in candidates if words <= _words(other)]
-    similar = similar or [other for other in candidates if similarity(other) > 0.7]
-    similar = [other for other in similar if other in common] or similar
-    return sorted(similar, key=similarity, reverse=True)[:3]
-
-
-def _words(name: str) -> set[str]:
-    """Splits a name into words, without plural endings."""
-    return {word.rstrip("s") for word in name.lower().split("_")}
 
 
 def _negated(help: str) -> str:

@@ -89,6 +89,8 @@ def train(
     """
     from hf_gile.resources import resource
 
+    from .flag_names import unknown_flag
+
     if recipe not in RECIPES:
         raise typer.BadParameter(f"must be one of {', '.join(RECIPES)}, got {recipe!r}", param_hint="--recipe")
     if where:
@@ -99,6 +101,9 @@ def train(
         sys.stdout.write(f"Options of the recipe {recipe}:\n\n")
         run_recipe(recipe, ["--help_all" if help_all else "--help"])
     else:
+        if recipe == "table" and (error := unknown_flag(context.args)):
+            note(error)
+            raise typer.Exit(2)
         starts_with_files = bool(context.args) and not context.args[0].startswith("-")
         run_recipe(recipe, ["--train_files", *context.args] if starts_with_files else context.args)
 

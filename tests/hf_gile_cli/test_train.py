@@ -47,7 +47,7 @@ def test_the_help_of_train_starts_with_what_most_runs_need(run):
     ("arguments", "ends", "message"),
     [
         (["--recipe", "bio"], 2, "must be one of table, bioasq, dw, xmc, units, got 'bio'"),
-        (["--label", "tags"], 2, "error: --label: unknown flag; did you mean --labels (Column with the label ids"),
+        (["--label", "tags"], 2, "error: --label: unknown flag; did you mean --labels?; --help shows the flags"),
         ([], 2, "error: no training documents: pass --train_files"),
         (["--train-files", "absent.csv"], 2, "error: train_files: nothing matches absent.csv"),
     ],

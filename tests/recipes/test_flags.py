@@ -11,6 +11,7 @@ import train_table
 import train_units
 from transformers import TrainingArguments
 
+from hf_gile_cli.flag_names import unknown_flag
 from hf_gile_cli.flags import FlagParser, parse_settings
 
 
@@ -47,6 +48,10 @@ def test_the_error_for_a_wrong_flag_names_the_right_flag(parse, capsys, flags, m
     result = capsys.readouterr().err
     assert message in result
     assert result.count("\n") == 1
+
+
+def test_all_flags_are_known_before_torch_is_imported():
+    assert not unknown_flag(FlagParser(train_table.Recipe)._option_string_actions)
 
 
 def test_a_flag_may_have_dashes_or_underscores(parse, tmp_path):
