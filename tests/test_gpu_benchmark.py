@@ -26,8 +26,7 @@ def test_each_section_measures_its_rows_on_a_cpu(name, tmp_path):
         SECTIONS[name].run(Bench("cpu", True, 0, tmp_path / "rows"))
     rows = gpu.read_rows(tmp_path / "rows")
     assert rows
-    # The package flash_attn is for GPUs only.
-    assert {row for row, figures in rows.items() if "error" in figures} <= {"flash_attention_2, bf16"}
+    assert not [row for row, figures in rows.items() if "error" in figures]
     assert all(figures.get("equal", True) for figures in rows.values())
     assert gpu.table(rows).count("\n") == len(rows) + 1
 

@@ -39,8 +39,8 @@ class GilePreTrainedModel(SavedTogether, PreTrainedModel):
     config_class = GileConfig
     base_model_prefix = "gile"
     main_input_name = "input_ids"
-    # The pretrained encoder refuses implementations that it does not support.
-    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = True
+    # The pretrained encoder refuses implementations that it does not support. FlashAttention 2 was never run.
+    _supports_sdpa = _supports_flex_attn = True
     manifest_part = "model"
     processor_fingerprint: str | None = None
     """`GileProcessor.fingerprint` of the processor that encoded the labels, if known; saved in the manifest."""
