@@ -212,6 +212,24 @@ def test_parts_of_words_count_more_if_labels_share_stems(monkeypatch, inflected)
     assert fit.chosen["parts_weight"] == (1.0 if inflected else 0.1)
 
 
+@pytest.mark.usefixtures("short_search")
+def test_many_labels_choose_the_l2_of_rows_on_a_sample(monkeypatch):
+    monkeypatch.setattr(head_module, "_COSTLY", 0)
+    monkeypatch.setattr(head_module, "_SAMPLED_LABELS", 2)
+    fitted = []
+
+    def count_labels(documents, num_labels, *others, **options):
+        fitted.append(int((documents.counts(num_labels) > 0).sum()))
+        return fit_rows(documents, num_labels, *others, **options)
+
+    monkeypatch.setattr(head_module, "fit_rows", count_labels)
+    train, e = topics(120)
+    head = fit_head(train, train.take(slice(0)), e, one_label=False)
+    assert fitted[0] == 2  # the sample first
+    assert fitted[-1] == LABELS
+    assert bool((head.rows.weight != 0).any(1).all())
+
+
 def test_an_offset_corrects_scores_that_are_too_high():
     documents, _ = topics(600)
     true = torch.randn(600, LABELS, generator=torch.Generator().manual_seed(4))

@@ -256,9 +256,10 @@ class _Fit:
         cost = len(train) * int(self.seen.sum()) * labels.shape[1]
         self.validation_suffices = len(validation) >= (FEW if cost > _COSTLY / 4 else 3 * FEW)
         self.has_rows = train.mostly_read and cost <= LARGEST
-        self.has_joint = self.has_rows and cost <= _COSTLY
+        self.is_costly = cost > _COSTLY
+        self.has_joint = self.has_rows and not self.is_costly
         self.document_folds = folds_of_documents(train, validation, labels, self.validation_suffices)
-        num_label_folds = 1 if cost > _COSTLY else FOLDS
+        num_label_folds = 1 if self.is_costly else FOLDS
         self.label_folds = folds_of_labels(train, validation, labels, num_label_folds, self.validation_suffices)
         if relearn is not None:
             self.label_folds = [_relearned(fold, relearn) for fold in self.label_folds]
@@ -305,14 +306,17 @@ class _Fit:
         )
 
     def choose_l2_of_rows(self) -> None:
-        """Chooses the L2 of rows on documents left out."""
+        """Chooses the L2 of rows on documents left out, with many documents and labels on a sample of the labels."""
         if not self.has_rows:
             return
-        progress = Progress("choosing the L2 of rows", len(L2_OF_ROWS) * len(self.document_folds), "fit")
+        folds = self.document_folds
+        if self.is_costly:
+            folds = [_with_sampled_labels(fold, fold.left_out) for fold in folds]
+        progress = Progress("choosing the L2 of rows", len(L2_OF_ROWS) * len(folds), "fit")
 
         def loss(l2: float) -> float:
             total = 0.0
-            for fold in self.document_folds:
+            for fold in folds:
                 rows = fit_rows(fold.train, len(fold.labels), l2, self.rows.get(fold), max_iter=30)
                 self.rows[fold] = rows  # to start from
                 scores = score_rows(rows.take(fold.seen), fold.left_out.vectors)
