@@ -42,6 +42,7 @@ def _short_fits(monkeypatch):
         "head.L2_OF_ROWS": (0.1,),
         "head.L2_OF_BILINEAR": (0.1,),
         "head.L2_OF_WORDS": (0.5,),
+        "head.WEIGHTS_OF_PARTS": (0.5,),
         "head.FOLDS": 2,
         "documents.FOLDS": 2,
     }.items():

@@ -14,7 +14,7 @@ from torch.nn import functional
 from hf_gile import GileForSequenceClassification, Label, LabelIndex, LabelScoringPipeline, LabelSet
 from hf_gile.metrics import LabelMetrics, evaluate_index
 from hf_gile.metrics.batch import read_batch
-from hf_gile.models.lexical_gile import LexicalFeatures
+from hf_gile.models.lexical_gile import LexicalFeatures, list_features
 from hf_gile.models.mixture_gile import Mixture
 from hf_gile.training import (
     GileDataCollator,
@@ -25,11 +25,13 @@ from hf_gile.training import (
 )
 from hf_gile.training.convex import Regularisation, fit_convex, fit_head, fitting, refit_convex
 from hf_gile.training.convex import documents as documents_module
+from hf_gile.training.convex import head as head_module
 from hf_gile.training.convex.documents import Documents
 from hf_gile.training.convex.head import refit_head
 from hf_gile.training.convex.label_side import CONSTANT, Joint, fit_bilinear, fit_joint, fit_rows, score_rows
 from hf_gile.training.convex.losses import binary_loss, listwise_loss
 from hf_gile.training.convex.term_weights import Example, fit_term_weights, raise_unseen
+from hf_gile.training.convex.word_rows import WordRegression, feature_counts
 from hf_gile.training.experiment import _pool_sample
 
 LABELS, SIZE = 6, 5
@@ -186,6 +188,28 @@ def test_words_get_weight_only_if_they_are_informative(tells):
     for group in ("seen", "unseen"):
         assert (weights[group]["match"] > 1) == tells
         assert tells or weights[group]["match"] == 0
+
+
+@pytest.mark.usefixtures("short_search")
+@pytest.mark.parametrize("inflected", [True, False])
+def test_parts_of_words_count_more_if_labels_share_stems(monkeypatch, inflected):
+    monkeypatch.setattr(head_module, "WEIGHTS_OF_PARTS", (0.1, 1.0))
+    train, e = topics(120, labels=3)
+    train = replace(train, numbers=torch.arange(120))
+    draw = np.random.default_rng(0).choice
+
+    def word(label):
+        """Makes a word of a label, or of none."""
+        if label is None:
+            return "".join(draw(list("ijkl"), 2 if inflected else 6))
+        return ("wander", "zimmer", "kutsch")[label] + "".join(draw(list("abcdefgh"), 3)) if inflected else "xyz"[label]
+
+    texts = [" ".join(map(word, (label, *[None] * 8))) for label in train.gold[:, 0].tolist()]
+    lists = list_features(texts)
+    rows = (dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True))
+    regression = WordRegression(feature_counts(rows))
+    fit = fit_head(train, train.take(slice(0)), e, one_label=True, regression=regression).fit
+    assert fit.chosen["parts_weight"] == (1.0 if inflected else 0.1)
 
 
 def test_an_offset_corrects_scores_that_are_too_high():

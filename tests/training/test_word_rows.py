@@ -46,7 +46,7 @@ def test_word_rows_equal_a_ridge_regression(monkeypatch, solved_at_once):
     texts = documents()
     gold = torch.tensor([[0 if "w1 " in text else 1, 2 if "w2" in text else -100] for text in texts])
     regression = regression_of(texts)
-    rows = regression.fit(torch.arange(40), gold_matrix(gold, 4), l2=0.5)
+    rows = regression.fit(torch.arange(40), gold_matrix(gold, 4), l2=0.5, parts_weight=0.5)
     x, used = features(texts)
     has = np.zeros((40, 4))
     for row, columns in enumerate(gold):
@@ -82,10 +82,10 @@ def test_rare_labels_have_shorter_rows(monkeypatch):
     texts = documents()
     regression = regression_of(texts)
     targets = gold_matrix(torch.tensor([[0, 1]] * 4 + [[0, -100]] * 12 + [[-100, -100]] * 24), 3)
-    full = regression.fit(torch.arange(40), targets, 1.0)
+    full = regression.fit(torch.arange(40), targets, 1.0, 0.5)
     monkeypatch.setattr(word_rows, "_ALL_WORDS", 20)
     monkeypatch.setattr(word_rows, "_LABELS_AT_ONCE", 1)
-    pruned = regression.fit(torch.arange(40), targets, 1.0)
+    pruned = regression.fit(torch.arange(40), targets, 1.0, 0.5)
     frequent, rare, none = pruned.getnnz(1).tolist()
     assert frequent == pytest.approx(2 * rare, abs=1)
     assert 15 < frequent + rare <= 20

@@ -5,7 +5,7 @@ Shapes: N documents, L labels, P size of a vector.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 
 import torch
 from scipy.sparse import csr_matrix, diags
@@ -25,6 +25,7 @@ from .word_rows import WordRegression, gold_matrix
 L2_OF_ROWS = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 L2_OF_BILINEAR = (1.0, 0.1, 0.01, 0.001)
 L2_OF_WORDS = (1.0, 2.0, 0.5, 4.0, 0.1)
+WEIGHTS_OF_PARTS = (0.5, 1.0)
 PULLS = (1.0, 10.0, 100.0)
 
 READ_OF_MANY = 1000
@@ -76,12 +77,14 @@ class Regularisation:
     Args:
         rows_l2: L2 of rows of labels.
         words_l2: L2 of rows of words; None without such rows.
+        parts_weight: Weight of parts of words beside words, in these rows.
         bilinear_l2: L2 of the bilinear form, also of the form that a joint space starts from.
         pull: Pull of the joint space to its start; None if the head has the bilinear form itself.
     """
 
     rows_l2: float = 1.0
     words_l2: float | None = None
+    parts_weight: float = WEIGHTS_OF_PARTS[0]
     bilinear_l2: float = 1.0
     pull: float | None = None
 
@@ -151,7 +154,7 @@ def fit_head(
     | chosen or fitted | convex | on |
     | --- | --- | --- |
     | L2 of rows | yes | `scaled_loss` of documents left out |
-    | L2 of rows of words | yes | average precision of documents left out |
+    | L2 of rows of words, weight of parts of words | yes | average precision of documents left out |
     | rows and rows of words, of all documents and of each fold | yes | documents of the fold |
     | L2 of the bilinear form | yes | loss of the weights of terms, labels held out |
     | pull of the joint space of GILE to the bilinear form | no | the same |
@@ -210,7 +213,7 @@ def refit_head(
     form = cached_forms()(fold, regularisation)
     words = None
     if regression is not None and regularisation.words_l2 is not None:
-        words = _fit_words(regression, fold, regularisation.words_l2)
+        words = _fit_words(regression, fold, regularisation.words_l2, regularisation.parts_weight)
     return Head(rows, form, term_weights, ConvexFit(regularisation, len(documents)), words)
 
 
@@ -321,7 +324,7 @@ class _Fit:
         progress.bar.close()
 
     def choose_l2_of_words(self) -> None:
-        """Chooses the L2 of rows of words on documents left out.
+        """Chooses the L2 of rows of words on documents left out, then the weight of parts of words.
 
         With many documents, it chooses on a sample of the labels, and on all validation documents if these suffice.
         """
@@ -336,14 +339,17 @@ class _Fit:
                 for fold in folds
             ]
 
-        def loss(l2: float) -> float:
+        @cache
+        def loss(l2: float, parts_weight: float) -> float:
             total = 0.0
             for fold in folds:
-                words = _fit_words(regression, fold, l2, uses_names)
+                words = _fit_words(regression, fold, l2, parts_weight, uses_names)
                 total += _precision_of_words(regression, fold, words)
             return -total
 
-        self.regularisation = replace(self.regularisation, words_l2=_best(L2_OF_WORDS, loss))
+        l2 = _best(L2_OF_WORDS, lambda l2: loss(l2, WEIGHTS_OF_PARTS[0]))
+        parts_weight = _best(WEIGHTS_OF_PARTS, partial(loss, l2))
+        self.regularisation = replace(self.regularisation, words_l2=l2, parts_weight=parts_weight)
 
     def fit_words(self) -> None:
         """Fits the rows of words of all documents and of each fold.
@@ -354,14 +360,15 @@ class _Fit:
         l2 = self.regularisation.words_l2
         if self.regression is None or l2 is None:
             return
+        weight = self.regularisation.parts_weight
         for fold in dict.fromkeys((*self.document_folds, self.final)):
-            self.words[fold] = _fit_words(self.regression, fold, l2)
+            self.words[fold] = _fit_words(self.regression, fold, l2, weight)
         for fold in self.label_folds:
             if self.validation_suffices:
-                held = self.seen & ~fold.seen
-                self.words[fold] = _refit_words(self.regression, fold, l2, self.words[self.final], held)
+                final = self.words[self.final]
+                self.words[fold] = _refit_words(self.regression, fold, l2, weight, final, self.seen & ~fold.seen)
             else:
-                self.words[fold] = _fit_words(self.regression, fold, l2)
+                self.words[fold] = _fit_words(self.regression, fold, l2, weight)
 
     def fit_rows(self) -> None:
         """Fits rows of all documents and of each fold, and computes all terms but those of a form."""
@@ -513,17 +520,26 @@ def _sample(fold: Fold) -> tuple[Documents, int]:
     return fold.train.take(sample), max_iter
 
 
-def _fit_words(regression: WordRegression, fold: Fold, l2: float, uses_names: bool = True) -> csr_matrix:
+def _fit_words(
+    regression: WordRegression, fold: Fold, l2: float, parts_weight: float, uses_names: bool = True
+) -> csr_matrix:
     """Fits rows of words; those of labels without documents on the documents that name them."""
-    return regression.fit(*_word_targets(regression, fold, uses_names), l2)
+    return regression.fit(*_word_targets(regression, fold, uses_names), l2, parts_weight)
 
 
-def _refit_words(regression: WordRegression, fold: Fold, l2: float, fitted: csr_matrix, held: Tensor) -> csr_matrix:
+def _refit_words(
+    regression: WordRegression,
+    fold: Fold,
+    l2: float,
+    parts_weight: float,
+    fitted: csr_matrix,
+    held: Tensor,
+) -> csr_matrix:
     """Replaces the rows of labels that are `held` out, a `(L,)` mask, of rows `fitted` with all labels."""
     numbers, targets = _word_targets(regression, fold)
     targets = (targets @ diags(held.float().numpy())).tocsr()
     targets.eliminate_zeros()
-    return (diags((~held).float().numpy()) @ fitted + regression.fit(numbers, targets, l2)).tocsr()
+    return (diags((~held).float().numpy()) @ fitted + regression.fit(numbers, targets, l2, parts_weight)).tocsr()
 
 
 def _word_targets(regression: WordRegression, fold: Fold, uses_names: bool = True) -> tuple[Tensor, csr_matrix]:

@@ -30,9 +30,6 @@ single step."""
 _OF_NEIGHBOURS = 0.5
 """Weight of the share of neighbours that have a label, beside the share by words."""
 
-_OF_PARTS = 0.5
-"""Weight of parts of words, beside words."""
-
 _LABELS_AT_ONCE, _COSTLY = 1024, 20_000_000_000
 """Labels fitted at once; words of all documents times labels above which parts of words are left out."""
 
@@ -72,20 +69,20 @@ class WordRegression:
         self.named = named
         self.neighbours = None if vectors is None else table_of_neighbours(vectors[:num_stored])
 
-    def fit(self, rows: Tensor, targets: csr_matrix, l2: float) -> csr_matrix:
+    def fit(self, rows: Tensor, targets: csr_matrix, l2: float, parts_weight: float) -> csr_matrix:
         """Fits the rows of labels.
 
             w_l = argmin_w  sum_d (w . x_d - [d has l])^2 + l2 |w|^2,  x_df = s_df idf_f / |s_d|
 
-        Small sets are fitted by the loss of `fit_margins` instead. The idf of parts of words counts half. x is scaled
-        to a mean square length of 1; only the largest weights of w are stored, and with many labels fewer for a label
-        of few documents. `_STEPS` of conjugate gradients solve what the largest singular vectors of many documents
-        leave.
+        Small sets are fitted by the loss of `fit_margins` instead. x is scaled to a mean square length of 1; only the
+        largest weights of w are stored, and with many labels fewer for a label of few documents. `_STEPS` of
+        conjugate gradients solve what the largest singular vectors of many documents leave.
 
         Args:
             rows: `(N,)` numbers of the documents to fit on.
             targets: `(N, L)` ones where a document has a label; labels without documents get an empty row.
             l2: The weight of L2.
+            parts_weight: Factor of the idf of parts of words.
 
         Returns:
             `(L, NEIGHBOURS + M)` weights of words and of neighbours.
@@ -94,18 +91,18 @@ class WordRegression:
         frequencies = np.bincount(x.indices, minlength=x.shape[1])
         is_used = frequencies >= min(2, len(rows))
         if x.nnz * num_labels > _COSTLY:
-            is_used &= np.arange(len(is_used)) % 2 == 0  # odd features are parts of words
+            is_used[1::2] = False  # odd features are parts of words
         used = np.flatnonzero(is_used)
-        idf = np.log((1 + len(rows)) / (1 + frequencies[used])) + 1
-        idf[used % 2 == 1] *= _OF_PARTS
+        idf = 1 + np.log((1 + len(rows)) / (1 + frequencies[used]))
+        idf[used % 2 == 1] *= parts_weight
         x = x[:, used] @ diags(idf)
         scale = (len(rows) / max(float(x.multiply(x).sum()), 1e-9)) ** 0.5
         x, weights = (x * scale).astype(np.float32).tocsr(), (idf * scale).astype(np.float32)
         steps = _MARGIN_STEPS if x.nnz * num_labels <= _COSTLY_MARGINS else 1
         solve, back = _solver(x, l2, _STEPS if steps == 1 else _EXACT_STEPS), x.T.tocsr()
         numbers = targets.getnnz(0)
-        fitted, most = np.flatnonzero(numbers), _sizes(numbers)
-        most = np.minimum(most, len(used))
+        fitted = np.flatnonzero(numbers)
+        most = np.minimum(_sizes(numbers), len(used))
         fitted = fitted[most[fitted].argsort(kind="stable")]
         words, values = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
         progress = Progress("fitting rows of words", len(fitted), "label")
@@ -117,10 +114,11 @@ class WordRegression:
             words.append(largest[is_stored].numpy())
             values.append(w.gather(1, largest)[is_stored].numpy())
             progress.count(len(columns))
-        stored_words = np.concatenate(words)
-        positions = fitted.repeat(most[fitted]), used[stored_words]
-        values_of_words = np.concatenate(values) * weights[stored_words]
-        of_words = csr_matrix((values_of_words, positions), (num_labels, NEIGHBOURS))
+        stored = np.concatenate(words)
+        of_words = csr_matrix(
+            (np.concatenate(values) * weights[stored], (fitted.repeat(most[fitted]), used[stored])),
+            (num_labels, NEIGHBOURS),
+        )
         coo = targets.tocoo()
         numbers = rows.numpy()[coo.row]
         inside = numbers < self.num_stored
@@ -169,8 +167,10 @@ def named_labels(postings: Postings, counts: csr_matrix, wanted: Tensor) -> csr_
     is_name = (postings.words > 0) & wanted[postings.labels]
     is_word = is_name[texts] & (features % 2 == 0)  # even for words
     entries = features[is_word].numpy(), texts[is_word].numpy()
-    shape = LEXICAL_BUCKETS, len(postings.words)
-    has_word = csr_matrix((np.ones(len(entries[0]), np.int16), entries), shape)
+    has_word = csr_matrix(
+        (np.ones(len(entries[0]), np.int16), entries),
+        (LEXICAL_BUCKETS, len(postings.words)),
+    )
     required = postings.words.numpy()
     labels = postings.labels.numpy()
     parts = [csr_matrix((0, len(wanted)), dtype=np.float32)]
@@ -191,8 +191,7 @@ def table_of_neighbours(h: Tensor) -> Neighbours:
     h = functional.normalize(h, dim=-1)
     mean = h.mean(0, keepdim=True)
     table = Neighbours(len(h) + 1, h.shape[1], _weight=torch.cat([functional.normalize(h - mean, dim=-1), mean]))
-    table.requires_grad_(False)
-    return table
+    return table.requires_grad_(False)
 
 
 def shares_of_neighbours(table: Neighbours, h: Tensor, numbers: Tensor) -> csr_matrix:
