@@ -3,9 +3,10 @@
 
 import codecs
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
-_NULS = 0.3  # share of NUL bytes from which a text without a byte order mark is UTF-16
+_NULS = 0.02  # share of ASCII with NUL bytes, such as line breaks, in UTF-16 without a byte order mark
 _BOMS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -13,6 +14,7 @@ _BOMS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+_ESCAPES = {"iso2022_jp_ext": rb"\x1b\$[@B]", "iso2022_kr": rb"\x1b\$\)C", "hz": rb"~\{([!-w][!-~])+~\}"}
 _SAMPLE = 1 << 13  # bytes of lines with other characters than ASCII
 _SHIFTED = re.compile(rb"\+(?=[A-Za-z][a-z\d+/]*[A-Z])[A-Za-z\d+/]{3,}")  # of UTF-7; "+100" is a number
 _OPENING = "“‘«‹„‚¿¡"
@@ -74,11 +76,14 @@ def see_unicode(head: bytes) -> str | None:
     for bom, encoding in _BOMS.items():
         if head.startswith(bom):
             return encoding
-    for encoding, every_other in (("utf-16-le", head[1:4096:2]), ("utf-16-be", head[:4096:2])):
-        if every_other.count(0) > _NULS * len(every_other):
+    pairs = Counter(zip(head[:4096:2], head[1:4096:2], strict=False))
+    little = sum(number for (low, high), number in pairs.items() if high == 0 and 0 < low < 128)
+    big = sum(number for (high, low), number in pairs.items() if high == 0 and 0 < low < 128)
+    if max(little, big) > max(_NULS * pairs.total(), 2 * min(little, big)):
+        return "utf-16-le" if little > big else "utf-16-be"
+    for encoding, escape in _ESCAPES.items():
+        if re.search(escape, head):
             return encoding
-    if re.search(rb"\x1b\$[@B]", head):
-        return "iso2022_jp_ext"
     is_utf7 = head.isascii() and len(set(_SHIFTED.findall(head))) > 2 and _is_decoded(head, "utf-7")
     return "utf-7" if is_utf7 else None
 
@@ -162,7 +167,7 @@ def _weight_of_mark(mark: str, follows: bool, precedes: bool) -> float:
 
 def _asian_letters() -> Iterator[tuple[str, Sequence[str]]]:
     """Yields the syllables of Korean, and the frequent characters of Japanese, Chinese and Thai."""
-    yield _plane("euc_kr", 0xB0, 0xC9, 0xA1), ("cp949",)
+    yield _plane("euc_kr", 0xB0, 0xC9, 0xA1), ("cp949", "johab")
     kana = "".join(map(chr, range(0x3041, 0x30FF)))
     yield kana + _plane("shift_jis", 0x88, 0x98, 0x40), ("cp932", "euc_jp")
     yield _plane("gb2312", 0xB0, 0xD8, 0xA1), ("gb18030",)

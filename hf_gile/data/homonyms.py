@@ -1,5 +1,6 @@
 """Makes label sets of what readers read: descriptions, repeated ids, and labels with the same name."""
 
+import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -106,15 +107,16 @@ def distinguish(
 
 
 def note_case(texts: Iterable[tuple[str, str | None]]) -> str:
-    """Returns a note on texts of a language that differ only in upper and lower case, or in width; empty if none do."""
+    """Returns a note on texts that differ only in case, width, signs for spaces or the last sign; empty if none do."""
     variants = defaultdict(list)
     for text, language in texts:
-        variants[unicodedata.normalize("NFKC", text).casefold(), language].append(text)
+        plain = unicodedata.normalize("NFKC", text).casefold()
+        variants[re.sub(r"[\s_-]+", " ", plain).strip(" .,;:"), language].append(text)
     similar = [forms for forms in variants.values() if len(forms) > 1]
     if not similar:
         return ""
     shown = " and ".join(map(repr, similar[0][:2]))
-    return f"{sum(map(len, similar)):,} labels differ from others in upper and lower case only, such as {shown}"
+    return f"{sum(map(len, similar)):,} labels differ from others in case, spaces or punctuation only, such as {shown}"
 
 
 def join_descriptions(texts: Iterable[str]) -> str:

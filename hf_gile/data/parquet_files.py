@@ -136,13 +136,13 @@ def _batch_rows(batch: RecordBatch, size: int, schema: Schema) -> Iterator[objec
 
     schema = pa.schema([schema.field(name) for name in batch.schema.names])
     if size <= MAX_RECORD:
-        yield from batch.cast(schema).to_pylist()
+        yield from batch.cast(schema).to_pylist(maps_as_pydicts="lossy")
         return
     for row in (batch.slice(start, 1) for start in range(batch.num_rows)):
         if _unpacked_size(row) > MAX_RECORD:
             yield ValueError(f"the row is longer than {MAX_RECORD:,} bytes")
         else:
-            yield from row.cast(schema).to_pylist()
+            yield from row.cast(schema).to_pylist(maps_as_pydicts="lossy")
 
 
 def _find_group_starts(metadata: Any) -> list[int]:

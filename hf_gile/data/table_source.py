@@ -296,15 +296,15 @@ def describe_near_forms(missing: Sequence[str], labels: LabelSet) -> str:
     by_form = {_form(label_id): label_id for label_id in labels.ids}
     for label_id in missing:
         if near := by_form.get(_form(label_id)):
-            return f" (the labels have {near!r}, which differs in case, spaces or entities only: write it so)"
+            return f" (the labels have {near!r}, which differs in case, spaces, zeros or entities only: write it so)"
     if names := {label.name: label.id for label in labels if label.name != label.id}.keys() & set(missing):
         return f" ({min(names)!r} is the name of a label, but the documents must have ids)"
     return separator_hint(missing, set(labels.ids))
 
 
 def _form(label_id: str) -> str:
-    """Returns what label ids share that differ in case, spaces, signs for spaces, or entities of HTML."""
-    return re.sub(r"[\s_-]+", "", clean_label(plain_text(label_id))).casefold()
+    """Returns what label ids share that differ in case, spaces, signs for spaces, zeros before, or entities of HTML."""
+    return re.sub(r"[\s_-]+", "", clean_label(plain_text(label_id))).casefold().lstrip("0")
 
 
 def note_pairs(rows: "Dataset") -> str:

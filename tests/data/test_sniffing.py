@@ -45,6 +45,12 @@ def test_other_quotes_are_seen(quote):
     assert sniff_bytes(b"text,tags\nIt's, x\nthe dogs' food,y\n", ".csv").quote == '"'
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_texts_of_asia_may_be_utf_16_without_a_mark(encoding):
+    text = "text,tags\n" + "荷物はまだ届いていません。返金してください,返品\n退款退款上,退\n" * 20
+    assert sniff_bytes(text.encode(encoding), ".csv").encoding == encoding
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
 def test_encodings_are_seen(encoding):
     form = sniff_bytes(cells(ROWS, ";").encode(encoding), ".csv")
@@ -138,6 +144,9 @@ SENTENCES = {
     "gb18030": "我的包裹在哪里",
     "big5": "我的包裹在哪裡",
     "cp949": "내 소포는 어디에 있나요",
+    "johab": "내 소포는 어디에 있나요",
+    "iso2022_kr": "내 소포는 어디에 있나요",
+    "hz": "我的包裹在哪里",
     "cp874": "พัสดุของฉันอยู่ที่ไหน",
 }
 
@@ -146,7 +155,7 @@ SENTENCES = {
 def test_encodings_of_old_programs_are_seen_by_the_letters_of_languages(encoding):
     form = sniff_bytes(f"text,tags\n{SENTENCES[encoding]},x\n".encode(encoding), ".csv")
     assert form.encoding == encoding
-    if encoding in ("iso2022_jp_ext", "utf-7"):  # which are certain
+    if encoding in ("iso2022_jp_ext", "iso2022_kr", "hz", "utf-7"):  # which are certain
         return
     example = form.note.removeprefix(f"encoding {encoding}, as in ").strip("'")
     assert example
