@@ -5,6 +5,7 @@ import codecs
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 _NULS = 0.02  # share of ASCII with NUL bytes, such as line breaks, in UTF-16 without a byte order mark
 _BOMS = {
@@ -16,7 +17,6 @@ _BOMS = {
 }
 _ESCAPES = {"iso2022_jp_ext": rb"\x1b\$[@B]", "iso2022_kr": rb"\x1b\$\)C", "hz": rb"~\{([!-w][!-~])+~\}"}
 _SAMPLE = 1 << 13  # bytes of lines with other characters than ASCII
-_SHIFTED = re.compile(rb"\+(?=[A-Za-z][a-z\d+/]*[A-Z])[A-Za-z\d+/]{3,}")  # of UTF-7; "+100" is a number
 _OPENING = "“‘«‹„‚¿¡"
 _CLOSING = "”’»›“‘ºª"
 _MARKS = set("\u00a0€…†‡‰•–—™¢£¥§©®°±²³´µ¶·¹¼½¾×÷№、。「」『』・ー，．：；？！（）") | {*_OPENING, *_CLOSING}
@@ -81,20 +81,7 @@ def see_unicode(head: bytes) -> str | None:
     big = sum(number for (high, low), number in pairs.items() if high == 0 and 0 < low < 128)
     if max(little, big) > max(_NULS * pairs.total(), 2 * min(little, big)):
         return "utf-16-le" if little > big else "utf-16-be"
-    for encoding, escape in _ESCAPES.items():
-        if re.search(escape, head):
-            return encoding
-    is_utf7 = head.isascii() and len(set(_SHIFTED.findall(head))) > 2 and _is_decoded(head, "utf-7")
-    return "utf-7" if is_utf7 else None
-
-
-def _is_decoded(head: bytes, encoding: str) -> bool:
-    """Checks whether bytes are in an encoding; the last character may be cut."""
-    try:
-        codecs.getincrementaldecoder(encoding)().decode(head)
-    except UnicodeDecodeError:
-        return False
-    return True
+    return next((encoding for encoding, escape in _ESCAPES.items() if re.search(escape, head)), None)
 
 
 def see_encoding(head: bytes) -> tuple[str, str]:
@@ -107,7 +94,8 @@ def see_encoding(head: bytes) -> tuple[str, str]:
         >>> see_encoding("kargo geç geldi, müşteri ağladı".encode("cp1254"))
         ('cp1254', 'müşteri')
     """
-    if _is_decoded(head, "utf-8"):
+    with suppress(UnicodeDecodeError):  # the last character may be cut
+        codecs.getincrementaldecoder("utf-8")().decode(head)
         return "utf-8", ""
     text = head.decode("utf-8", "replace")
     invalid = text.count("\ufffd") - text.endswith("\ufffd")
@@ -115,16 +103,14 @@ def see_encoding(head: bytes) -> tuple[str, str]:
     if valid >= invalid:
         return "utf-8", ""  # with damaged lines, if any, which the reader reports
     sample = b"\n".join(line for line in head.splitlines() if not line.isascii())[:_SAMPLE]
-    best = 0.0
-    encoding = "cp1252"
     languages = [*_LETTERS, *_asian_letters()]
-    for rank in range(len(_CYRILLIC)):
-        for letters, encodings in languages:
-            for candidate in encodings[rank : rank + 1]:
-                share = _share_of_letters(sample.decode(candidate, "replace"), letters)
-                if share > best:
-                    best = share
-                    encoding = candidate
+    candidates = [
+        (encoding, letters)
+        for rank in range(len(_CYRILLIC))
+        for letters, encodings in languages
+        for encoding in encodings[rank : rank + 1]
+    ]
+    encoding, _ = max(candidates, key=lambda pair: _share_of_letters(sample.decode(pair[0], "replace"), pair[1]))
     words = re.findall(r"[^\W\d_]+", sample.decode(encoding, "replace"))
     longest = max((word[:20] for word in words if not word.isascii()), key=len, default="")
     return encoding, longest
@@ -136,9 +122,8 @@ def _share_of_letters(text: str, letters: str) -> float:
     weights = dict.fromkeys(rare, _UNUSUAL) | dict.fromkeys(usual, 1.0)
     is_latin = usual[0] < "\u0250"
     total = 0.0
-    number = 0
-    for match in _BEYOND_ASCII.finditer(text):
-        number += 1
+    matches = list(_BEYOND_ASCII.finditer(text))
+    for match in matches:
         character = match[0]
         before = text[match.start() - 1 : match.start()]
         after = text[match.end() : match.end() + 1]
@@ -154,7 +139,7 @@ def _share_of_letters(text: str, letters: str) -> float:
         is_mixed |= after.isupper() and character.islower()
         if not is_mixed:
             total += weight
-    return total / max(1, number)
+    return total / max(1, len(matches))
 
 
 def _weight_of_mark(mark: str, follows: bool, precedes: bool) -> float:

@@ -37,21 +37,17 @@ def make_labels(
             clean_text(text, "a text")
         return label, hints
 
-    labels: dict[str, Label] = {}
-    hints: dict[str, Sequence[str]] = {}
-    locations: dict[str, str] = {}
-    for where, (label, label_hints) in report.read_each(rows, read_valid, "malformed label"):
-        first = labels.setdefault(label.id, label)
+    found: dict[str, tuple[Label, Sequence[str], str]] = {}
+    for where, (label, hints) in report.read_each(rows, read_valid, "malformed label"):
+        first, _, location = found.setdefault(label.id, (label, hints, where))
         if first is label:
             report.records += 1
-            hints[label.id] = label_hints
-            locations[label.id] = where
         elif first.name == label.name:
             report.leave_out("repeated", where)
         else:
-            problem = f"the id {label.id!r} is already used in {locations[label.id]}"
-            report.problem("malformed label", f"{where}: {problem}")
-    return distinguish(labels.values(), hints, report, source)
+            report.problem("malformed label", f"{where}: the id {label.id!r} is already used in {location}")
+    labels = [label for label, _, _ in found.values()]
+    return distinguish(labels, {label.id: hints for label, hints, _ in found.values()}, report, source)
 
 
 def distinguish(
@@ -88,13 +84,11 @@ def distinguish(
         for position, label in enumerate(labels):
             groups[label.text, label.language].append(position)
         homonyms = [positions for positions in groups.values() if len(positions) > 1]
+        if turn == 0:
+            report.homonyms += sum(map(len, homonyms))
         for positions in homonyms:
-            if turn == 0:
-                report.homonyms += len(positions)
             ids = [labels[position].id for position in positions]
-            texts = ["".join(hints.get(label_id, ())[turn : turn + 1]) for label_id in ids]
-            if turn == rounds:
-                texts = ids
+            texts = ids if turn == rounds else ["".join(hints.get(name, ())[turn : turn + 1]) for name in ids]
             if len(set(texts)) > 1:
                 for position, text in zip(positions, texts, strict=True):
                     labels[position] = replace(

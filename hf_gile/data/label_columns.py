@@ -55,7 +55,6 @@ _CODE = re.compile(  # digits, and no three letters in a row
     r"(?=.*\d)(?!.*[^\W\d_]{3}).*|(label|class|category|cluster|topic)[ _-]?\d+", re.DOTALL | re.IGNORECASE
 )
 _ZEROS = {"0", "0.0", "-1"}
-_PREFIX = re.compile(r"(label|class|category|topic|tag|is|has)s?[_.](?P<name>.+)", re.IGNORECASE)  # of names of columns
 _NOTHING = {
     "none", "na", "nothing", "no label", "unlabeled", "unlabelled",
     "unknown", "missing", "not applicable",
@@ -98,9 +97,7 @@ class LabelColumn(NamedTuple):
             ValueError: If a cell has another form.
         """
         if self.form == "flags":
-            names = self.names[0] if self.names else self.columns
-            pairs = zip(self.columns, names, strict=True)
-            return [name for column, name in pairs if read_flag(row.get(column), column)]
+            return [column for column in self.columns if read_flag(row.get(column), column)]
         labels: dict[str, None] = {}
         for number, column in enumerate(self.columns):
             if row.get(column) is None:
@@ -223,7 +220,7 @@ def see(
     cells = [row[column] for row in rows for column in columns if not form.is_absent(row.get(column))]
     title = f"label column{'s' * (len(columns) > 1)} {', '.join(map(repr, columns[:9]))}"
     if len(columns) > 1 and are_flags(cells):
-        form = form._replace(form="flags", names=_names_without_prefix(columns, known))
+        form = form._replace(form="flags")
         constant = [column for column in _ones(rows) if column not in columns]
         left_out = f"; {', '.join(map(repr, constant[:3]))} is 1 in all rows, and left out" if constant else ""
         return _noted(form, f"{title}: a column of zeros and ones a label{left_out}", "--labels", rows)
@@ -343,13 +340,6 @@ def flag_columns(rows: Sequence[Row], others: Collection[str]) -> list[str]:
     whole = [column for column in flags if all(as_number(cell) in (0, 1) for cell in cells[column])]
     flags = whole or flags  # a share may be the agreement of annotators
     return flags if len(flags) > 1 else []
-
-
-def _names_without_prefix(columns: Sequence[str], known: Container[str]) -> tuple[tuple[str, ...], ...]:
-    """Returns the names of labels in columns such as `label_mice`, as pandas.get_dummies writes them, if all are so."""
-    matches = [_PREFIX.fullmatch(column) for column in columns if column not in known]
-    names = tuple(match["name"] for match in matches if match)
-    return (names,) if len(set(names)) == len(columns) else ()
 
 
 def _ones(rows: Sequence[Row]) -> list[str]:

@@ -294,9 +294,8 @@ def join_file_names(files: Sequence[str]) -> str:
 def describe_near_forms(missing: Sequence[str], labels: LabelSet) -> str:
     """Returns a note on label ids that are written otherwise than known ids, are names of labels, or several labels."""
     by_form = {_form(label_id): label_id for label_id in labels.ids}
-    for label_id in missing:
-        if near := by_form.get(_form(label_id)):
-            return f" (the labels have {near!r}, which differs in case, spaces, zeros or entities only: write it so)"
+    if near := next(filter(None, (by_form.get(_form(label_id)) for label_id in missing)), None):
+        return f" (the labels have {near!r}, which differs in case, spaces, zeros or entities only: write it so)"
     if names := {label.name: label.id for label in labels if label.name != label.id}.keys() & set(missing):
         return f" ({min(names)!r} is the name of a label, but the documents must have ids)"
     return separator_hint(missing, set(labels.ids))

@@ -338,14 +338,6 @@ def test_columns_of_zeros_and_ones_are_labels(yes, no):
         see(table, ["rude", "off topic"]).read({"rude": -1})
 
 
-def test_a_prefix_that_all_columns_share_is_no_part_of_labels():
-    table = [{"label_red rats": 1, "label_mice": 0}, {"label_red rats": 0, "label_mice": 1}]
-    assert read(*table, columns=["label_red rats", "label_mice"])[0] == [["red rats"], ["mice"]]
-    assert read({"is_a": 1, "b": 1}, {"is_a": 0, "b": 0}, columns=["is_a", "b"])[0] == [["is_a", "b"], []]
-    known = ["label_red rats", "label_mice"]
-    assert read(*table, columns=known, known=known)[0] == [["label_red rats"], ["label_mice"]]
-
-
 @pytest.mark.parametrize(("yes", "no"), [(1, -1), (80, 10), ("ja", "no"), ("*", "#")])
 def test_columns_that_only_look_like_zeros_and_ones_are_refused(yes, no):
     table = [{"rude": yes, "off topic": no}, {"rude": no, "off topic": yes}, {"rude": no, "off topic": no}]
