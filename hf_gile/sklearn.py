@@ -333,9 +333,8 @@ def _make_labels(labels: Labels) -> list[Label]:
 def _see_cells(cells: Sequence[Any]) -> LabelColumn:
     """Sees whether labels are lists, also as text; refuses texts that look like several labels."""
     texts = [str(cell) for cell in cells if isinstance(cell, str)]
-    is_label = not (are_lists(texts) or has_lists(texts) or sign_of_bits(texts) is not None)
-    separator = "none" if is_label else None
-    column = see([{"y": _as_list(cell)} for cell in cells], ("y",), separator)
+    are_several = are_lists(texts) or has_lists(texts) or sign_of_bits(texts) is not None
+    column = see([{"y": _as_list(cell)} for cell in cells], ("y",), None if are_several else "none")
     if column.form == "plain" and (sign := joined_by(texts)) is not None:
         raise ValueError(f"y: {texts[0]!r} looks like several labels joined by {sign!r}: split it into a list")
     return column

@@ -194,17 +194,17 @@ def _read_documents(
         rows = [(str(file), _STEM.sub("", names[str(file)]), file) for file in chunks[piece.path]]
         report.files += len(rows)
     elif suffix == ".tsv":
-        rows = ((where, f"{name}:{position}", line) for where, position, line in _read_lines(piece, report))
+        rows = ((where, f"{name}:{at}", line) for where, at, line in _read_lines(piece, report))
     else:
         subjects = "subject_uris" if suffix == ".csv" else "subjects"
         located = read_rows(piece, report, _FORMS[suffix], {"text": ""}, {subjects: ""})
         rows = ((where, f"{name}:{position}", row) for where, position, row in located)
-    parse: Callable[[Any], Row] = {".txt": _read_files, ".tsv": _parse_line}.get(suffix, dict)
+    parsers: dict[str, Callable[[Any], Row]] = {".txt": _read_files, ".tsv": _parse_line, ".csv": dict, ".jsonl": dict}
 
-    def read(document_id: str, source: object) -> dict[str, Any]:
-        row = parse(source)
-        text = clean_text(row.get("text"), "text").strip()
-        return {"id": _read_id(row) or document_id, "text": text, "labels": _read_labels(row)}
+    def read(position: str, source: object) -> dict[str, Any]:
+        row = parsers[suffix](source)
+        key = document_id(row.get("document_id") or position, "document_id")
+        return {"id": key, "text": clean_text(row.get("text"), "text").strip(), "labels": _read_labels(row)}
 
     for where, document in report.read_each(rows, read, "malformed document"):
         if is_useful(document, where, report):
@@ -220,7 +220,8 @@ def _read_files(file: Path) -> Row:
     labels = [line.partition("\t")[0] for line in map(str.strip, _read_text(subjects).split("\n"))]
     for number, label in enumerate(labels, 1):
         try:
-            _parse_uri(label if key == "uri" and label else "a:b")
+            if label and key == "uri":
+                _parse_uri(label)
         except ValueError as error:
             raise ValueError(f"{subjects}: line {number:,}: {error}") from None
     return {"text": _read_text(file), "subjects": [{key: label} for label in labels if label]}
@@ -231,10 +232,6 @@ def _parse_line(line: str) -> Row:
     if not tab:
         raise ValueError(f"expected a text, a tab and URIs, got {shortened(line)}")
     return {"text": text, "subject_uris": uris}
-
-
-def _read_id(row: Row) -> str:
-    return document_id(row["document_id"], "document_id") if row.get("document_id") else ""
 
 
 def _read_labels(row: Row) -> list[str]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-_NULS = 0.02  # share of ASCII with NUL bytes, such as line breaks, in UTF-16 without a byte order mark
+_NULS = 0.02  # share of ASCII in UTF-16 without a byte order mark, such as line breaks
 _BOMS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -15,7 +15,11 @@ _BOMS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-_ESCAPES = {"iso2022_jp_ext": rb"\x1b\$[@B]", "iso2022_kr": rb"\x1b\$\)C", "hz": rb"~\{([!-w][!-~])+~\}"}
+_ESCAPES = {
+    "iso2022_jp_ext": rb"\x1b\$[@B]",
+    "iso2022_kr": rb"\x1b\$\)C",
+    "hz": rb"~\{([!-w][!-~])+~\}",
+}
 _SAMPLE = 1 << 13  # bytes of lines with other characters than ASCII
 _OPENING = "“‘«‹„‚¿¡"
 _CLOSING = "”’»›“‘ºª"
@@ -77,11 +81,13 @@ def see_unicode(head: bytes) -> str | None:
         if head.startswith(bom):
             return encoding
     pairs = Counter(zip(head[:4096:2], head[1:4096:2], strict=False))
-    little = sum(number for (low, high), number in pairs.items() if high == 0 and 0 < low < 128)
-    big = sum(number for (high, low), number in pairs.items() if high == 0 and 0 < low < 128)
-    if max(little, big) > max(_NULS * pairs.total(), 2 * min(little, big)):
-        return "utf-16-le" if little > big else "utf-16-be"
-    return next((encoding for encoding, escape in _ESCAPES.items() if re.search(escape, head)), None)
+    counts = {
+        "utf-16-le": sum(number for (low, high), number in pairs.items() if high == 0 < low < 128),
+        "utf-16-be": sum(number for (high, low), number in pairs.items() if high == 0 < low < 128),
+    }
+    if max(counts.values()) > max(_NULS * pairs.total(), 2 * min(counts.values())):
+        return max(counts, key=counts.__getitem__)
+    return next((name for name, escape in _ESCAPES.items() if re.search(escape, head)), None)
 
 
 def see_encoding(head: bytes) -> tuple[str, str]:

@@ -46,8 +46,8 @@ def make_labels(
             report.leave_out("repeated", where)
         else:
             report.problem("malformed label", f"{where}: the id {label.id!r} is already used in {location}")
-    labels = [label for label, _, _ in found.values()]
-    return distinguish(labels, {label.id: hints for label, hints, _ in found.values()}, report, source)
+    hints_by_id = {label.id: hints for label, hints, _ in found.values()}
+    return distinguish((label for label, _, _ in found.values()), hints_by_id, report, source)
 
 
 def distinguish(

@@ -40,7 +40,7 @@ _ANSWERS = (
 )  # fmt: skip
 _YES = {yes for yes, _ in _ANSWERS}
 _NO = {no for _, no in _ANSWERS if no}
-_MARK = re.compile(r"[^\w\s.?\u2013\u2014-]")  # a sign that stands for yes if no other does, such as a star
+_MARK = re.compile(r"[^\w\s.?\u2013\u2014-]")  # a sign for yes if no other is used, such as a star
 _CHANGED = re.compile(
     r"\d(\.\d+)?E\+\d+|(?=.*\d)(\d\d?[. -]+)?"
     r"(?i:Jan|Feb|M[a\xe4]rz?|Mrz|Apr|Ma[iy]|Jun|Jul|Aug|Sep|O[ck]t|Nov|De[cz])([. -]+\d\d)?"
@@ -105,7 +105,7 @@ def clean_id(value: object, name: str = "a label") -> str:
     return checked
 
 
-def plain_cell(cell: Any) -> Any:
+def plain_cell(cell: object) -> Any:
     r"""Returns a cell without the markup of HTML, whose blocks are lines; tags alone are a list for `parse_list`.
 
     Example:
@@ -116,8 +116,7 @@ def plain_cell(cell: Any) -> Any:
         return cell
     if "<" in cell and not _TAGS.fullmatch(cell.strip()):
         cell = plain_text(BLOCK.sub("\n", cell))
-    cell = decode_entities(cell)
-    return _LOOKUP.sub(r"\1", cell) if ";#" in cell else cell
+    return _LOOKUP.sub(r"\1", decode_entities(cell))
 
 
 def parse_list(text: str) -> list[Any] | None:
@@ -240,11 +239,10 @@ def as_number(value: Any) -> float | None:
 
 def read_flag(value: Any, column: str) -> bool:
     """Returns whether a cell is more than a half, and False if it has no value; raises a ValueError for others."""
-    if is_missing(value):
-        return False
-    if not is_flag(value):
+    number = 0.0 if is_missing(value) else as_number(value)
+    if number is None or not 0 <= number <= 1:
         raise ValueError(f"{column} must be a number from 0 to 1, as in other rows, got {shortened(value)}")
-    return float(as_number(value) or 0) > 0.5
+    return number > 0.5
 
 
 def whole_number(text: str) -> str | None:

@@ -181,8 +181,8 @@ def _unquote(pieces: list[str], item: str, sign: str) -> list[str]:
 
 def _without_bullets(lines: Sequence[str]) -> list[str]:
     """Returns the lines of a list without bullets, or numbers from 1."""
-    items = filter(None, map(str.strip, lines))
-    return [re.sub(rf"^([*\u2022\u00b7\u2013-]|{number}[.)])\s+", "", item) for number, item in enumerate(items, 1)]
+    items = enumerate(filter(None, map(str.strip, lines)), 1)
+    return [re.sub(rf"^([*\u2022\u00b7\u2013-]|{number}[.)])\s+", "", item) for number, item in items]
 
 
 @lru_cache(_MOST_TEXTS)
@@ -211,8 +211,6 @@ def see(
     Raises:
         ValueError: If labels could be read in two ways; the message has the flag that decides.
     """
-    if separator == "":
-        raise ValueError("separator must not be empty; pass None if a string is a single label id")
     positions = tuple(known) if isinstance(known, list | tuple) else ()
     known = frozenset(known)
     literal = sorted(MISSING if separator == "none" else MISSING & known)
@@ -222,7 +220,7 @@ def see(
     if len(columns) > 1 and are_flags(cells):
         form = form._replace(form="flags")
         constant = [column for column in _ones(rows) if column not in columns]
-        left_out = f"; {', '.join(map(repr, constant[:3]))} is 1 in all rows, and left out" if constant else ""
+        left_out = f"; {', '.join(map(repr, constant[:3]))} is 1 in all rows, and left out" * bool(constant)
         return _noted(form, f"{title}: a column of zeros and ones a label{left_out}", "--labels", rows)
     if classes:
         form = form._replace(names=tuple(tuple(classes.get(column, ())) for column in columns))
@@ -264,9 +262,8 @@ def see(
     if names := () if form.names else named_classes(items, positions):
         form = form._replace(names=(names,) * len(columns))
         counted = f", counted in --label_file from {'1' if names[0] == '' else '0'}"
-    description = (
-        f"{title}: {_describe(form, cells, items)}{counted}{_unreadable(form, items, known)}{_note_first(items)}"
-    )
+    doubts = _unreadable(form, items, known) + _note_first(items)
+    description = f"{title}: {_describe(form, cells, items)}{counted}{doubts}"
     is_split = any(sign in text for sign in form.separators for text in texts if not SCORED.fullmatch(text))
     if pieces and not is_split and (form.separators or (separator is None and not form.names)):
         refuse_joined(pieces, title, known)
@@ -283,6 +280,8 @@ def _present(form: LabelColumn, cells: Sequence[Any], title: str) -> list[list[A
 
 def _signs(separator: str, texts: Sequence[str]) -> tuple[str, ...]:
     """Returns the signs of a separator, which are its characters if it only occurs in parts."""
+    if separator == "":
+        raise ValueError("separator must not be empty; pass None if a string is a single label id")
     joined = "\0".join(texts)
     sign = BLOCK.sub("\n", SPELLED.get(separator, separator))
     if sign not in joined and separator in joined:  # such as a backslash and an n
@@ -297,7 +296,7 @@ def _describe(form: LabelColumn, cells: Sequence[Any], items: Sequence[Any]) -> 
     if form.separators:
         return f"labels separated by {' and '.join(map(repr, form.separators))}"
     if form.form in ("list", "mixed"):
-        return "lists written as text" + (", or a label" if form.form == "mixed" else "")
+        return "lists written as text" + ", or a label" * (form.form == "mixed")
     if form.names:
         return "numbers of classes, which have names"
     if form.key:
@@ -326,10 +325,10 @@ def _unreadable(form: LabelColumn, items: Sequence[Any], known: Collection[str])
 def _note_first(items: Sequence[Any]) -> str:
     """Says that the first label may belong to a second header, since it is the only one that does not recur."""
     counts = Counter(map(str, items))
-    first = str(items[0]) if items else ""
+    first = next(map(str, items), "")
     if len(items) < 2 * _FEW or counts.pop(first) > 1 or min(counts.values(), default=1) < 2:
         return ""
-    return f"; {first!r} is only in the first row: if it is a second line of names of columns, remove it"
+    return f"; {first!r} is only in the first row: if it is a second row of names, remove it"
 
 
 def flag_columns(rows: Sequence[Row], others: Collection[str]) -> list[str]:
@@ -422,15 +421,18 @@ def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Row]) 
     texts = [cell.strip() for cell in cells if isinstance(cell, str)]
     missing = [text for text in texts if text and form.is_absent(text)]
     have_words = any(number_of(text) is None for text in texts)
-    nothing = _NOTHING | _ZEROS if have_words else _NOTHING
-    none = [text for text in texts if text.lower() in nothing and not form.is_absent(text)]
+    none = [
+        text
+        for text in texts
+        if (text.lower() in _NOTHING or (have_words and text in _ZEROS)) and not form.is_absent(text)
+    ]
     for row in rows:
         try:
             labels = form.read(row)
         except ValueError:  # reported with its line
             continue
         if labels:
-            examples[" | ".join(labels[:5]) + (" | ..." if len(labels) > 5 else "")] = None
+            examples[" | ".join(labels[:5]) + " | ..." * (len(labels) > 5)] = None
         if len(examples) == 2:
             break
     shown = " and ".join(repr(example if len(example) <= 99 else f"{example[:99]}...") for example in examples)
@@ -440,4 +442,4 @@ def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Row]) 
         description += f"; {none[0]!r} is a label: leave cells empty where a document has none"
     if changed := note_changed(texts):
         description += f"; {changed}"
-    return form._replace(note=f"{description}{f', such as {shown}' if shown else ''} ({flag} overrules)")
+    return form._replace(note=f"{description}{f', such as {shown}' * bool(shown)} ({flag} overrules)")

@@ -119,15 +119,13 @@ def _unpacked_size(array: RecordBatch | Array) -> int:
         return sum(map(_unpacked_size, array.columns if kind is None else array.flatten()))
     if pa.types.is_map(kind):
         return _unpacked_size(array.keys) + _unpacked_size(array.items)
-    size = 0
+    own = _ITEM_BYTES * len(array)
     if pa.types.is_dictionary(kind):
         lengths = pc.binary_length(array.dictionary).cast(pa.int64())
-        size = pc.sum(lengths.take(array.indices)).as_py() or 0
-    elif hasattr(array, "flatten") and pa.types.is_nested(kind):
-        size = _unpacked_size(array.flatten())
-    else:
-        return max(array.nbytes, _ITEM_BYTES * len(array))
-    return size + _ITEM_BYTES * len(array)
+        return own + (pc.sum(lengths.take(array.indices)).as_py() or 0)
+    if hasattr(array, "flatten") and pa.types.is_nested(kind):
+        return own + _unpacked_size(array.flatten())
+    return max(own, array.nbytes)
 
 
 def _batch_rows(batch: RecordBatch, size: int, schema: Schema) -> Iterator[object]:

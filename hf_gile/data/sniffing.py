@@ -177,9 +177,9 @@ def sniff_bytes(
     """
     if not head:
         return Format("empty")
-    encoding = requested.encoding or see_unicode(head)
     if binary := see_binary(head):
         return Format(binary)
+    encoding = requested.encoding or see_unicode(head)
     if encoding is None and b"\0\0\0" in head[:4096]:
         return Format("other")
     seen = kind
@@ -192,11 +192,9 @@ def sniff_bytes(
         seen = "text"
     note = ""
     if encoding is None:
-        encoding = "utf-8"
-        if seen in ("csv", "text", "fasttext", "ascii"):
-            encoding, example = see_encoding(head)
-        if encoding != "utf-8":
-            note = f"encoding {encoding}, as in {example!r}"
+        is_text = seen in ("csv", "text", "fasttext", "ascii")
+        encoding, example = see_encoding(head) if is_text else ("utf-8", "")
+        note = f"encoding {encoding}, as in {example!r}" if encoding != "utf-8" else ""
     text = _decode(head, encoding)
     if may_be_table and (kind == "table" or _is_table(text, requested, names)):
         seen = "csv"

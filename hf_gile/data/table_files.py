@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from io import BytesIO, TextIOWrapper
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from reprlib import repr as shortened
 from typing import IO, Any
@@ -312,25 +312,22 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
 
 def _distinct(header: Sequence[str]) -> Iterator[str]:
     """Yields the names of columns, with numbers where several share a name, so that none is read for another."""
-    repeated = {column for column, number in Counter(header).items() if column and number > 1}
+    counts = Counter(header)
     numbers = Counter[str]()
     for column in header:
         numbers[column] += 1
-        yield f"{column}.{numbers[column]}" if column in repeated else column
+        yield f"{column}.{numbers[column]}" if column and counts[column] > 1 else column
 
 
 def _marked_total(rows: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
     """Yields rows; an error instead of the last if it has totals."""
     for number, cells in rows:
-        following = None
         is_short = isinstance(cells, list) and len(cells[0]) <= _LONGEST_TOTAL
-        if is_short and _TOTAL.fullmatch("\t".join(cells)):
-            following = next(rows, None)
-            if following is None:
-                cells = ValueError("the last row has totals, and is no document or label")
+        following = []
+        if is_short and _TOTAL.fullmatch("\t".join(cells)) and not (following := [*islice(rows, 1)]):
+            cells = ValueError("the last row has totals, and is no document or label")
         yield number, cells
-        if following is not None:
-            yield following
+        yield from following
 
 
 def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | ValueError]]:

@@ -235,9 +235,8 @@ class TableSource:
         )
         if not reason:
             return f"{self.label_file} lacks {shown}", "add them, choose the column of ids with --label_id"
-        remedy = "replace them"
-        if reason.startswith("without"):
-            remedy = "choose other languages with --label_language, or other columns with --label_name"
+        choose = "choose other languages with --label_language, or other columns with --label_name"
+        remedy = choose if reason.startswith("without") else "replace them"
         return f"{self.label_file} has {shown}, but left out as {reason}", remedy
 
     def document_columns(self) -> dict[str, Any]:

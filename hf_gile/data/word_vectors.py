@@ -281,7 +281,7 @@ def _read_text(
     if declared is not None and number != min(declared, max_words or declared):
         more = "at least " if number == max_words else ""
         report.problem("wrong header", f"{path}: line 1 declares {declared:,} words, but the file has {more}{number:,}")
-    return words, np.frombuffer(numbers, np.float32).reshape(len(words), -1 if words else size), lines
+    return words, np.frombuffer(numbers, np.float32).reshape(len(words), size), lines
 
 
 def _read_lines(

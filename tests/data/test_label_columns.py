@@ -455,7 +455,7 @@ def test_labels_with_words_are_not_noted(cells):
 def test_what_spreadsheets_change_and_a_second_header_are_noted():
     assert "the id '02. Mrz' looks like a number that a spreadsheet has changed" in read("02. Mrz", "mice")[1]
     cells = ["mice", "rats", "cats"] * 10
-    note = "'Choose a topic:' is only in the first row: if it is a second line of names of columns, remove it"
+    note = "'Choose a topic:' is only in the first row: if it is a second row of names, remove it"
     assert note in read("Choose a topic:", *cells)[1]
     assert "only in the first row" not in read("Choose a topic:", *cells, "dogs")[1] + read(*cells)[1]
 
