@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from transformers import TrainingArguments
 
 from .data.joined_labels import joined_by
-from .data.label_cells import are_lists, has_lists
+from .data.label_cells import are_lists, has_lists, sign_of_bits
 from .data.label_columns import LabelColumn, see
 from .data.zero_shot import hash_order, seen_first
 from .extras import needs_extra
@@ -193,9 +193,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
             if len(classes) + len(label_map.keys() - set(map(str, classes))) < 2:
                 raise ValueError(f"y has only one class, {classes}: at least two classes are needed")
         else:
-            cells = list(y)
-            column = _see_cells(cells)
-            gold = [column.read({"y": _as_list(cell)}) for cell in cells]
+            gold = _read_cells(list(y))
             self._form = "lists"
             classes = sorted(set(chain.from_iterable(gold)))
         if isinstance(self.labels, LabelSet):
@@ -287,9 +285,11 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
 
     def score(self, X: Sequence[str], y: Targets, sample_weight: Sequence[float] | None = None) -> float:
         """Computes the fraction of texts whose labels are all correct, by the weight of each text, if any."""
-        if not _are_lists(y):
+        check_is_fitted(self)
+        if self._form != "lists":
             return float(super().score(X, y, sample_weight))
-        is_correct = [set(map(str, row)) == set(predicted) for row, predicted in zip(y, self.predict(X), strict=True)]
+        pairs = zip(_read_cells(list(y)), self.predict(X), strict=True)
+        is_correct = [set(gold) == set(predicted) for gold, predicted in pairs]
         return float(np.average(is_correct, weights=sample_weight))
 
     def save_pretrained(self, folder: str | PathLike[str]) -> None:
@@ -333,11 +333,16 @@ def _make_labels(labels: Labels) -> list[Label]:
 def _see_cells(cells: Sequence[Any]) -> LabelColumn:
     """Sees whether labels are lists, also as text; refuses texts that look like several labels."""
     texts = [str(cell) for cell in cells if isinstance(cell, str)]
-    separator = None if are_lists(texts) or has_lists(texts) else "none"
-    column = see([{"y": _as_list(cell)} for cell in cells], ("y",), separator)
+    are_several = are_lists(texts) or has_lists(texts) or sign_of_bits(texts) is not None
+    column = see([{"y": _as_list(cell)} for cell in cells], ("y",), None if are_several else "none")
     if column.form == "plain" and (sign := joined_by(texts)) is not None:
         raise ValueError(f"y: {texts[0]!r} looks like several labels joined by {sign!r}: split it into a list")
     return column
+
+
+def _read_cells(cells: Sequence[Any]) -> list[list[str]]:
+    column = _see_cells(cells)
+    return [column.read({"y": _as_list(cell)}) for cell in cells]
 
 
 def _as_list(cell: object) -> object:
@@ -349,7 +354,8 @@ def _are_lists(y: Targets) -> bool:
     if isinstance(y, np.ndarray) and not (y.ndim == 1 and y.dtype == object):
         return False
     rows = list(y)
-    others = [row for row, cell in enumerate(rows) if not isinstance(cell, list | tuple | set | frozenset | np.ndarray)]
+    lists = (list, tuple, set, frozenset, np.ndarray, Mapping)
+    others = [row for row, cell in enumerate(rows) if not isinstance(cell, lists)]
     if 0 < len(others) < len(rows):
         cell = shortened(rows[others[0]])
         raise ValueError(f"y[{others[0]}] is {cell}, but others are lists: pass a list for each text, [] for no label")

@@ -170,6 +170,7 @@ def test_the_classifier_uses_the_defaults_of_the_command(monkeypatch):
         (["a", "b"], ["a", None], {}, r"y\[1\] is missing: leave out"),
         (["a", "b"], [["a"], "b"], {}, r"y\[1\] is 'b', but others are lists: pass a list for each text"),
         (["a", "b"], ["a;b", "b;c;a"], {}, "y: 'a;b' looks like several labels"),
+        (["a", "b"], ["010", "100"], {}, "lists of zeros and ones, such as .*, say which of 3 labels"),
         (["a", "b"], [["a"], ["b"]], {"labels": LabelSet.from_names(["a", "c"])}, "no label has the id 'b'"),
         (["a", "b"], [[0, 1, 1], [1, 0, 0]], {"labels": ["a", "b"]}, "y has 3 columns, but labels has 2"),
         (
@@ -204,6 +205,13 @@ def test_a_column_of_lists_from_parquet_has_labels():
     cells = pandas.Series([np.array(["mice", "rats"], object), np.array(["rats"], object), np.array([], object)])
     classifier = GileClassifier()
     assert classifier._read_labels(cells)[0] == [["mice", "rats"], ["rats"], []]
+    assert classifier._form == "lists"
+
+
+@pytest.mark.parametrize("y", [[{"mice": 1, "rats": 0}, {"mice": 0, "rats": 0}], [[{"name": "mice"}], []]])
+def test_objects_have_labels(y):
+    classifier = GileClassifier(["mice", "rats"])
+    assert classifier._read_labels(y)[0] == [["mice"], []]
     assert classifier._form == "lists"
 
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 _VERSION = 1
 _CHUNK = 1000
 _FORMS = {".tsv": Format("text"), ".csv": Format("csv"), ".jsonl": Format("jsonl")}  # Annif's, whatever a file has
+_STEM = re.compile(r"\.txt(\.gz)?\Z")
 _URI = re.compile(r"<([^<>\s]+)>|([^<>\s:]+:[^<>\s]+)")
 
 
@@ -187,67 +188,64 @@ def _read_documents(
     names: Mapping[str, str],
 ) -> Iterator[dict[str, Any]]:
     rows: Iterable[tuple[str, str, Any]]
-    if piece.path in chunks:
-        parse: Callable[[Any], dict[str, Any]] = _parse_files
-        rows = [
-            (str(file), names[str(file)].removesuffix(".gz").removesuffix(".txt"), file) for file in chunks[piece.path]
-        ]
+    suffix = data_suffix(Path(piece.path))
+    name = names[piece.path]
+    if suffix == ".txt":
+        rows = [(str(file), _STEM.sub("", names[str(file)]), file) for file in chunks[piece.path]]
         report.files += len(rows)
+    elif suffix == ".tsv":
+        rows = ((where, f"{name}:{at}", line) for where, at, line in _read_lines(piece, report))
     else:
-        suffix = data_suffix(Path(piece.path))
-        parse = _parse_line if suffix == ".tsv" else _parse_row
-        rows = _read_lines(piece, report)
-        if suffix != ".tsv":
-            subjects = "subject_uris" if suffix == ".csv" else "subjects"
-            rows = read_rows(piece, report, _FORMS[suffix], {"text": ""}, {subjects: ""})
-        name = names[piece.path]
-        rows = ((where, f"{name}:{position}", row) for where, position, row in rows)
+        subjects = "subject_uris" if suffix == ".csv" else "subjects"
+        located = read_rows(piece, report, _FORMS[suffix], {"text": ""}, {subjects: ""})
+        rows = ((where, f"{name}:{position}", row) for where, position, row in located)
+    parsers: dict[str, Callable[[Any], Row]] = {".txt": _read_files, ".tsv": _parse_line, ".csv": dict, ".jsonl": dict}
 
-    def read(document_id: str, row: object) -> dict[str, Any]:
-        document = {"id": document_id} | parse(row)
-        document["text"] = clean_text(document["text"], "text").strip()
-        return document
+    def read(position: str, source: object) -> dict[str, Any]:
+        row = parsers[suffix](source)
+        key = document_id(row.get("document_id") or position, "document_id")
+        return {"id": key, "text": clean_text(row.get("text"), "text").strip(), "labels": _read_labels(row)}
 
     for where, document in report.read_each(rows, read, "malformed document"):
         if is_useful(document, where, report):
             yield document
 
 
-def _parse_files(file: Path) -> dict[str, Any]:
-    text = _read_text(file)
-    labels: dict[str, None] = {}
-    if subjects := _find_subjects(file):
-        check = _parse_uri if data_suffix(subjects) == ".tsv" else partial(clean_text, name="a name")
-        for number, line in enumerate(_read_text(subjects).split("\n"), 1):
-            label = line.strip().partition("\t")[0]
-            try:
-                labels.update({check(label): None} if label else {})
-            except ValueError as error:
-                raise ValueError(f"{subjects}: line {number:,}: {error}") from None
-    return {"text": text, "labels": list(labels)}
+def _read_files(file: Path) -> Row:
+    """Returns a long text and its subjects, from URIs or names in another file."""
+    subjects = _find_subjects(file)
+    if subjects is None:
+        return {"text": _read_text(file)}
+    key = "uri" if data_suffix(subjects) == ".tsv" else "label"
+    labels = [line.partition("\t")[0] for line in map(str.strip, _read_text(subjects).split("\n"))]
+    for number, label in enumerate(labels, 1):
+        try:
+            if label and key == "uri":
+                _parse_uri(label)
+        except ValueError as error:
+            raise ValueError(f"{subjects}: line {number:,}: {error}") from None
+    return {"text": _read_text(file), "subjects": [{key: label} for label in labels if label]}
 
 
-def _parse_line(line: str) -> dict[str, Any]:
-    text, tab, subjects = line.partition("\t")
+def _parse_line(line: str) -> Row:
+    text, tab, uris = line.partition("\t")
     if not tab:
         raise ValueError(f"expected a text, a tab and URIs, got {shortened(line)}")
-    return {"text": text, "labels": _parse_uris(subjects)}
+    return {"text": text, "subject_uris": uris}
 
 
-def _parse_row(row: Row) -> dict[str, Any]:
+def _read_labels(row: Row) -> list[str]:
     subjects = row.get("subjects") or []
     if not isinstance(subjects, list) or not all(isinstance(subject, dict) for subject in subjects):
         raise ValueError(f"subjects must be a list of objects, got {shortened(subjects)}")
-    labels = _parse_uris(clean_text(row.get("subject_uris"), "subject_uris"))
+    uris = clean_text(row.get("subject_uris"), "subject_uris").split()
+    labels = [*map(_parse_uri, uris)]
     for subject in subjects:
-        if subject.get("uri") is not None:
-            labels.append(_parse_uri(clean_text(subject["uri"], "uri")))
-        else:
+        if subject.get("uri") is None:
             labels.append(document_id(subject.get("label"), "label"))
-    document = {"text": row.get("text"), "labels": list(dict.fromkeys(labels))}
-    if row.get("document_id"):
-        document["id"] = document_id(row["document_id"], "document_id")
-    return document
+        else:
+            labels.append(_parse_uri(clean_text(subject["uri"], "uri")))
+    return list(dict.fromkeys(labels))
 
 
 def _read_lines(piece: Piece, report: ReadReport) -> Iterator[tuple[str, str, str]]:
@@ -262,10 +260,6 @@ def _read_text(path: Path) -> str:
         return read_into_memory(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: byte {error.start + 1:,} is not UTF-8, the encoding of Annif files") from None
-
-
-def _parse_uris(text: str) -> list[str]:
-    return list(dict.fromkeys(map(_parse_uri, text.split())))
 
 
 def _parse_uri(text: str) -> str:

@@ -3,9 +3,11 @@
 
 import codecs
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
-_NULS = 0.3  # share of NUL bytes from which a text without a byte order mark is UTF-16
+_NULS = 0.02  # share of ASCII in UTF-16 without a byte order mark, such as line breaks
 _BOMS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -13,8 +15,12 @@ _BOMS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+_ESCAPES = {
+    "iso2022_jp_ext": rb"\x1b\$[@B]",
+    "iso2022_kr": rb"\x1b\$\)C",
+    "hz": rb"~\{([!-w][!-~])+~\}",
+}
 _SAMPLE = 1 << 13  # bytes of lines with other characters than ASCII
-_SHIFTED = re.compile(rb"\+(?=[A-Za-z][a-z\d+/]*[A-Z])[A-Za-z\d+/]{3,}")  # of UTF-7; "+100" is a number
 _OPENING = "“‘«‹„‚¿¡"
 _CLOSING = "”’»›“‘ºª"
 _MARKS = set("\u00a0€…†‡‰•–—™¢£¥§©®°±²³´µ¶·¹¼½¾×÷№、。「」『』・ー，．：；？！（）") | {*_OPENING, *_CLOSING}
@@ -74,22 +80,14 @@ def see_unicode(head: bytes) -> str | None:
     for bom, encoding in _BOMS.items():
         if head.startswith(bom):
             return encoding
-    for encoding, every_other in (("utf-16-le", head[1:4096:2]), ("utf-16-be", head[:4096:2])):
-        if every_other.count(0) > _NULS * len(every_other):
-            return encoding
-    if re.search(rb"\x1b\$[@B]", head):
-        return "iso2022_jp_ext"
-    is_utf7 = head.isascii() and len(set(_SHIFTED.findall(head))) > 2 and _is_decoded(head, "utf-7")
-    return "utf-7" if is_utf7 else None
-
-
-def _is_decoded(head: bytes, encoding: str) -> bool:
-    """Checks whether bytes are in an encoding; the last character may be cut."""
-    try:
-        codecs.getincrementaldecoder(encoding)().decode(head)
-    except UnicodeDecodeError:
-        return False
-    return True
+    pairs = Counter(zip(head[:4096:2], head[1:4096:2], strict=False))
+    counts = {
+        "utf-16-le": sum(number for (low, high), number in pairs.items() if high == 0 < low < 128),
+        "utf-16-be": sum(number for (high, low), number in pairs.items() if high == 0 < low < 128),
+    }
+    if max(counts.values()) > max(_NULS * pairs.total(), 2 * min(counts.values())):
+        return max(counts, key=counts.__getitem__)
+    return next((name for name, escape in _ESCAPES.items() if re.search(escape, head)), None)
 
 
 def see_encoding(head: bytes) -> tuple[str, str]:
@@ -102,7 +100,8 @@ def see_encoding(head: bytes) -> tuple[str, str]:
         >>> see_encoding("kargo geç geldi, müşteri ağladı".encode("cp1254"))
         ('cp1254', 'müşteri')
     """
-    if _is_decoded(head, "utf-8"):
+    with suppress(UnicodeDecodeError):  # the last character may be cut
+        codecs.getincrementaldecoder("utf-8")().decode(head)
         return "utf-8", ""
     text = head.decode("utf-8", "replace")
     invalid = text.count("\ufffd") - text.endswith("\ufffd")
@@ -110,16 +109,14 @@ def see_encoding(head: bytes) -> tuple[str, str]:
     if valid >= invalid:
         return "utf-8", ""  # with damaged lines, if any, which the reader reports
     sample = b"\n".join(line for line in head.splitlines() if not line.isascii())[:_SAMPLE]
-    best = 0.0
-    encoding = "cp1252"
     languages = [*_LETTERS, *_asian_letters()]
-    for rank in range(len(_CYRILLIC)):
-        for letters, encodings in languages:
-            for candidate in encodings[rank : rank + 1]:
-                share = _share_of_letters(sample.decode(candidate, "replace"), letters)
-                if share > best:
-                    best = share
-                    encoding = candidate
+    candidates = [
+        (encoding, letters)
+        for rank in range(len(_CYRILLIC))
+        for letters, encodings in languages
+        for encoding in encodings[rank : rank + 1]
+    ]
+    encoding, _ = max(candidates, key=lambda pair: _share_of_letters(sample.decode(pair[0], "replace"), pair[1]))
     words = re.findall(r"[^\W\d_]+", sample.decode(encoding, "replace"))
     longest = max((word[:20] for word in words if not word.isascii()), key=len, default="")
     return encoding, longest
@@ -131,9 +128,8 @@ def _share_of_letters(text: str, letters: str) -> float:
     weights = dict.fromkeys(rare, _UNUSUAL) | dict.fromkeys(usual, 1.0)
     is_latin = usual[0] < "\u0250"
     total = 0.0
-    number = 0
-    for match in _BEYOND_ASCII.finditer(text):
-        number += 1
+    matches = list(_BEYOND_ASCII.finditer(text))
+    for match in matches:
         character = match[0]
         before = text[match.start() - 1 : match.start()]
         after = text[match.end() : match.end() + 1]
@@ -149,7 +145,7 @@ def _share_of_letters(text: str, letters: str) -> float:
         is_mixed |= after.isupper() and character.islower()
         if not is_mixed:
             total += weight
-    return total / max(1, number)
+    return total / max(1, len(matches))
 
 
 def _weight_of_mark(mark: str, follows: bool, precedes: bool) -> float:
@@ -162,7 +158,7 @@ def _weight_of_mark(mark: str, follows: bool, precedes: bool) -> float:
 
 def _asian_letters() -> Iterator[tuple[str, Sequence[str]]]:
     """Yields the syllables of Korean, and the frequent characters of Japanese, Chinese and Thai."""
-    yield _plane("euc_kr", 0xB0, 0xC9, 0xA1), ("cp949",)
+    yield _plane("euc_kr", 0xB0, 0xC9, 0xA1), ("cp949", "johab")
     kana = "".join(map(chr, range(0x3041, 0x30FF)))
     yield kana + _plane("shift_jis", 0x88, 0x98, 0x40), ("cp932", "euc_jp")
     yield _plane("gb2312", 0xB0, 0xD8, 0xA1), ("gb18030",)

@@ -1,5 +1,6 @@
 """Makes label sets of what readers read: descriptions, repeated ids, and labels with the same name."""
 
+import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,21 +37,17 @@ def make_labels(
             clean_text(text, "a text")
         return label, hints
 
-    labels: dict[str, Label] = {}
-    hints: dict[str, Sequence[str]] = {}
-    locations: dict[str, str] = {}
-    for where, (label, label_hints) in report.read_each(rows, read_valid, "malformed label"):
-        first = labels.setdefault(label.id, label)
+    found: dict[str, tuple[Label, Sequence[str], str]] = {}
+    for where, (label, hints) in report.read_each(rows, read_valid, "malformed label"):
+        first, _, location = found.setdefault(label.id, (label, hints, where))
         if first is label:
             report.records += 1
-            hints[label.id] = label_hints
-            locations[label.id] = where
         elif first.name == label.name:
             report.leave_out("repeated", where)
         else:
-            problem = f"the id {label.id!r} is already used in {locations[label.id]}"
-            report.problem("malformed label", f"{where}: {problem}")
-    return distinguish(labels.values(), hints, report, source)
+            report.problem("malformed label", f"{where}: the id {label.id!r} is already used in {location}")
+    hints_by_id = {label.id: hints for label, hints, _ in found.values()}
+    return distinguish((label for label, _, _ in found.values()), hints_by_id, report, source)
 
 
 def distinguish(
@@ -87,13 +84,11 @@ def distinguish(
         for position, label in enumerate(labels):
             groups[label.text, label.language].append(position)
         homonyms = [positions for positions in groups.values() if len(positions) > 1]
+        if turn == 0:
+            report.homonyms += sum(map(len, homonyms))
         for positions in homonyms:
-            if turn == 0:
-                report.homonyms += len(positions)
             ids = [labels[position].id for position in positions]
-            texts = ["".join(hints.get(label_id, ())[turn : turn + 1]) for label_id in ids]
-            if turn == rounds:
-                texts = ids
+            texts = ids if turn == rounds else ["".join(hints.get(name, ())[turn : turn + 1]) for name in ids]
             if len(set(texts)) > 1:
                 for position, text in zip(positions, texts, strict=True):
                     labels[position] = replace(
@@ -106,15 +101,16 @@ def distinguish(
 
 
 def note_case(texts: Iterable[tuple[str, str | None]]) -> str:
-    """Returns a note on texts of a language that differ only in upper and lower case, or in width; empty if none do."""
+    """Returns a note on texts that differ only in case, width, signs for spaces or the last sign; empty if none do."""
     variants = defaultdict(list)
     for text, language in texts:
-        variants[unicodedata.normalize("NFKC", text).casefold(), language].append(text)
+        plain = unicodedata.normalize("NFKC", text).casefold()
+        variants[re.sub(r"[\s_-]+", " ", plain).strip(" .,;:"), language].append(text)
     similar = [forms for forms in variants.values() if len(forms) > 1]
     if not similar:
         return ""
     shown = " and ".join(map(repr, similar[0][:2]))
-    return f"{sum(map(len, similar)):,} labels differ from others in upper and lower case only, such as {shown}"
+    return f"{sum(map(len, similar)):,} labels differ from others in case, spaces or punctuation only, such as {shown}"
 
 
 def join_descriptions(texts: Iterable[str]) -> str:

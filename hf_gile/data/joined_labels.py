@@ -20,10 +20,8 @@ _RARE = ";|\t\n"  # signs that hardly any name has
 _ENDS = tuple(",;|\u060c\u061b\u3001\uff0c\uff1b")
 _NUMERIC = ",;|\t\n "  # signs between class numbers, rather than between the parts of a date
 _NAMES = {"\t": "tab", "\n": "newline", " ": "space"}
-_OTHER = re.compile(
-    r"(?i:</?(?:br|hr|p|li|div) ?/?>)| (?:and|und|et|y|e|och|og|en|or|oder) |  +|[^\w\s\"'()\[\]{}<]+|<|__+"
-)
-_FIRM = re.compile("[\u2022\u00a6]|</?[a-zA-Z]")  # signs that no name has
+_OTHER = re.compile(r"\\[nt]| (?:and|und|et|y|e|och|og|en|or|oder) |  +|[^\w\s\"'()\[\]{}<\\]+|[<\\]|__+")
+_FIRM = re.compile(r"[\u2022\u00a6]|\\[nt]")  # signs that no name has
 _CODE = re.compile(r"[^\W\d][_.:#]+\w|^[#@]\w")  # a tag, such as cs.CL
 _NUMBER = re.compile(r"[-+]?\d+")
 _ALNUM = re.compile(r"\w")
@@ -51,9 +49,7 @@ def joined_by(texts: Iterable[str], known: Container[str] = ()) -> str | None:
     others = Counter(sign for cell in cells for sign in set(_OTHER.findall(cell)))
     frequent = [sign for sign, number in others.most_common(8) if number > 0.1 * len(cells) and sign not in _USUAL]
     all_cells = "\0".join(cells)
-    longer = [
-        sign for sign in frequent if all_cells.count(sign[0]) == all_cells.count(sign) and sign[0] in (*_USUAL, "<")
-    ]
+    longer = [sign for sign in frequent if all_cells.count(sign[0]) == all_cells.count(sign) and sign[0] in _USUAL]
     spaced = [sign for sign in frequent if sign[0] == " "]
     for sign in (*longer, *_USUAL, *spaced, " ", *frequent):  # such as ";#" and " and "
         joined = {cell: split(cell, sign) for cell in cells if sign in cell}
@@ -114,7 +110,7 @@ def refuse_joined(texts: Sequence[str], title: str, known: Collection[str]) -> N
         parts = " and ".join(map(repr, split(cell, sign)[:2]))
         raise ValueError(
             f"{title}: cells such as {shortened(cell)} look like several labels, {parts}: pass --separator "
-            f"{_NAMES.get(sign, sign)!r}, or --separator none if each cell is a label"
+            f"'{_NAMES.get(sign, sign)}', or --separator none if each cell is a label"
         )
     if known or not are_different(texts):
         return

@@ -145,9 +145,10 @@ class _JsonText:
                 value, end = _PARSER.raw_decode(self.text, self.at)
             except json.JSONDecodeError as error:
                 may_be_cut = error.pos > len(self.text) - 16 or error.msg.startswith("Unterminated string")
+                length = error.pos - self.at
                 if may_be_cut and self.read_on():
                     continue
-                self.at = error.pos
+                self.at += length
                 raise ValueError(f"{error.msg}, got {self.ahead()}") from error
             except RecursionError as error:
                 raise ValueError("nested too deeply") from error
@@ -165,5 +166,6 @@ class _JsonText:
             yield self.value()
         while self.next_character() != "]":
             self.expect(",")
-            yield self.value()
+            if self.next_character() != "]":
+                yield self.value()
         self.expect("]")

@@ -22,7 +22,7 @@ _KINDS = {  # by suffix, if the content does not tell
     **dict.fromkeys((".yaml", ".yml"), "yaml"),
 }
 _JSON = re.compile(r"[\[{][\s\[{]*\"")
-_MARKDOWN = r"(?:\+[+-]+\r?\n)?(?=[^\n\w]*\w)(?=[^\n|]*\|)[^\n]*\n(?=[^\n]*---)[ |:+-]+\r?\n"
+_MARKDOWN = r"(?:\+[+-]+\r?\n)?(?=[^\n\w]*\w)(?=[^\n|]*\|)[^\n]*\n(?=[^\n]*(?:---|:-|-:))[ |:+-]+\r?\n"
 _COMMENTS = r"(?:\s*\#.*\n)*\s*"
 # Of PubMed, RIS, EndNote and Web of Science; of MARC and PICA as text; BibTeX; two relations of terms in a thesaurus.
 _REFERENCES = (

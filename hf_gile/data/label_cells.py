@@ -4,13 +4,13 @@ import ast
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from numbers import Integral, Real
 from reprlib import repr as shortened
 from typing import Any
 
-from .schema import as_list, clean_label, clean_text, plain_text
+from .schema import BLOCK, as_list, clean_label, clean_text, decode_entities, plain_text
 
 MISSING = {
     "nan", "NaN", "NaT", "None", "null", "NULL", "Null", "nil", "NIL",
@@ -34,16 +34,24 @@ _ANSWERS = (
     ("sim", "não"), ("tak", "nie"), ("да", "нет"), ("是", "否"), ("はい", "いいえ"),
     ("ja", "nee"), ("ja", "nej"), ("kyllä", "ei"), ("igen", "nem"), ("ano", "ne"), ("evet", "hay\u0131r"),
     ("checked", "unchecked"), ("selected", "not selected"), ("on", "off"),
-    ("x", ""), ("\u2713", "\u2717"), ("\u2714", "\u2718"), ("\u2611", "\u2610"), ("\u2705", "\u274c"),
+    ("present", "absent"), ("\u6709", "\u65e0"), ("\u6709", "\u7121"), ("s\u00ec", "no"),
+    ("\u25cb", "\u00d7"), ("\u25ef", "\u00d7"), ("x", ""),
+    ("\u2713", "\u2717"), ("\u2714", "\u2718"), ("\u2611", "\u2610"), ("\u2705", "\u274c"),
 )  # fmt: skip
 _YES = {yes for yes, _ in _ANSWERS}
 _NO = {no for _, no in _ANSWERS if no}
+_MARK = re.compile(r"[^\w\s.?\u2013\u2014-]")  # a sign for yes if no other is used, such as a star
+_CHANGED = re.compile(
+    r"\d(\.\d+)?E\+\d+|(?=.*\d)(\d\d?[. -]+)?"
+    r"(?i:Jan|Feb|M[a\xe4]rz?|Mrz|Apr|Ma[iy]|Jun|Jul|Aug|Sep|O[ck]t|Nov|De[cz])([. -]+\d\d)?"
+)
 _LONGEST_OBJECTS = 1 << 16  # characters; Python's parser takes much more memory than that of JSON
 _WHOLE = re.compile(r"-?\d+\.(0*|\d+e\+\d\d)")
 _BIT = r"(?:0(?:\.0*)?|1(?:\.0*)?)(?:e\+00)?"
 _BITS = re.compile(rf"{_BIT}(?:\s*([,;|/])\s*|(\s)\s*|){_BIT}")
 _TAG = re.compile("<([^<>]+)>")
 _TAGS = re.compile(r"(?:<[^<>]+>\s*)+")
+_LOOKUP = re.compile(r"(^|;#)\d+;#(?=\D)")  # the id before a name, as of SharePoint
 _COMMA = re.compile(r"^([01]),(?=\d+$)")  # of decimals in much of Europe
 _OPEN, _CLOSE = "[({", "])}"
 # The type before a list, as in String["mice"] of Julia and ARRAY['mice'] of SQL.
@@ -71,6 +79,14 @@ def is_missing(value: Any) -> bool:
     return value is None or value == {} or (isinstance(value, float) and math.isnan(value))
 
 
+def note_changed(ids: Iterable[Any]) -> str:
+    """Returns a note if an id is a date, or a number with an exponent; empty otherwise."""
+    changed = next(filter(_CHANGED.fullmatch, map(str, ids)), None)
+    if changed is None:
+        return ""
+    return f"the id {changed!r} looks like a number that a spreadsheet has changed: format ids as text"
+
+
 def clean_id(value: object, name: str = "a label") -> str:
     """Returns a label id, which may be a whole number or a boolean, as `clean_label` writes it, without markup of HTML.
 
@@ -87,6 +103,20 @@ def clean_id(value: object, name: str = "a label") -> str:
     if not checked:
         raise ValueError(f"{name} must not be empty, got {shortened(value)}")
     return checked
+
+
+def plain_cell(cell: object) -> Any:
+    r"""Returns a cell without the markup of HTML, whose blocks are lines; tags alone are a list for `parse_list`.
+
+    Example:
+        >>> plain_cell("<li>mice</li><li>R&amp;D</li>"), plain_cell("<mice><rats>"), plain_cell("3;#mice;#5;#rats")
+        ('\nmice\n\nR&D\n', '<mice><rats>', 'mice;#rats')
+    """
+    if not isinstance(cell, str) or ("<" not in cell and "&" not in cell and ";#" not in cell):
+        return cell  # at once, since most cells are so
+    if "<" in cell and not _TAGS.fullmatch(cell.strip()):
+        cell = plain_text(BLOCK.sub("\n", cell))
+    return _LOOKUP.sub(r"\1", decode_entities(cell))
 
 
 def parse_list(text: str) -> list[Any] | None:
@@ -166,8 +196,10 @@ def has_lists(texts: Sequence[str]) -> bool:
 
 def are_flags(cells: Collection[Any]) -> bool:
     """Checks whether cells are numbers from 0 to 1, or the same two words for yes and no; False without cells."""
-    words = {cell.strip().lower() for cell in cells if isinstance(cell, str)} & (_YES | _NO)
-    return bool(cells) and any(words <= {*pair} for pair in _ANSWERS) and all(map(is_flag, cells))
+    texts = {cell.strip().lower() for cell in cells if isinstance(cell, str)}
+    words = {text for text in texts if text in _YES or text in _NO or _MARK.fullmatch(text)}
+    are_answers = len(words) < 2 or any(words <= {*pair} for pair in _ANSWERS)
+    return bool(cells) and are_answers and all(map(is_flag, cells))
 
 
 def sign_of_bits(texts: Sequence[Any]) -> str | None:
@@ -196,8 +228,8 @@ def as_number(value: Any) -> float | None:
     """Returns the number of a cell, which may be a percentage, 0 or 1 for a boolean; None for anything else."""
     if isinstance(value, str):
         lowered = value.strip().lower()
-        if lowered in _YES or lowered in _NO:
-            return float(lowered in _YES)
+        if lowered in _YES or lowered in _NO or _MARK.fullmatch(lowered):
+            return float(lowered not in _NO)
         number = number_of(_COMMA.sub(r"\1.", lowered.removesuffix("%")))
         if number is None:
             return None
@@ -207,11 +239,10 @@ def as_number(value: Any) -> float | None:
 
 def read_flag(value: Any, column: str) -> bool:
     """Returns whether a cell is more than a half, and False if it has no value; raises a ValueError for others."""
-    if is_missing(value):
-        return False
-    if not is_flag(value):
+    number = 0.0 if is_missing(value) else as_number(value)
+    if number is None or not 0 <= number <= 1:
         raise ValueError(f"{column} must be a number from 0 to 1, as in other rows, got {shortened(value)}")
-    return float(as_number(value) or 0) > 0.5
+    return number > 0.5
 
 
 def whole_number(text: str) -> str | None:
@@ -248,7 +279,8 @@ def are_shares(items: Sequence[Any]) -> bool:
 
 def named_classes(items: Sequence[Any], known: Sequence[str]) -> tuple[str, ...]:
     """Returns the names of classes that are numbers of known labels, from 0 or from 1; nothing if they are not."""
-    if not items or not known or not set(known).isdisjoint(map(str, items)):
+    ids = {*known, *(label_id.lstrip("0") for label_id in known)}  # of which libraries drop zeros
+    if not items or not known or not ids.isdisjoint(map(str, items)):
         return ()
     numbers = {number_of(str(item)) for item in items}
     if not numbers <= {*range(-1, len(known) + 1)}:

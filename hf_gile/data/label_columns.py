@@ -7,6 +7,7 @@ label. `see` decides from the first rows what a column is, says so in a line, an
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
@@ -27,13 +28,15 @@ from .label_cells import (
     has_lists,
     is_missing,
     named_classes,
+    note_changed,
     number_of,
     parse_list,
+    plain_cell,
     read_flag,
     sign_of_bits,
     whole_number,
 )
-from .schema import Row, as_list, decode_entities
+from .schema import BLOCK, Row, as_list
 
 SAMPLE = 2000
 """Number of rows from which the form of labels is seen."""
@@ -48,13 +51,17 @@ _MOST_TEXTS = 1 << 16  # that are remembered
 _COUNTED = re.compile(
     r"(.*[_ ])?(id|idx|index|k?folds?|split)|unnamed.*|row|(is_)?(train|test|val|valid|validation|dev)", re.IGNORECASE
 )
-_CODE = re.compile(r"(?=.*\d)(?!.*[^\W\d_]{3}).*", re.DOTALL)  # digits, and no three letters in a row
+_CODE = re.compile(  # digits, and no three letters in a row
+    r"(?=.*\d)(?!.*[^\W\d_]{3}).*|(label|class|category|cluster|topic)[ _-]?\d+", re.DOTALL | re.IGNORECASE
+)
+_ZEROS = {"0", "0.0", "-1"}
 _NOTHING = {
     "none", "na", "nothing", "no label", "unlabeled", "unlabelled",
     "unknown", "missing", "not applicable",
     "keine", "keins", "k.a.", "k. a.", "n.v.", "nicht zutreffend", "unbekannt",
     "aucun", "aucune", "ninguno",
 }  # fmt: skip
+_QUOTED = re.compile(r'\A\s*"([^"]*)"\s*\Z')
 _DECIDING = "0", "1", "0.0", "1.0", "false", "true"
 
 
@@ -127,7 +134,7 @@ class LabelColumn(NamedTuple):
 
     def items(self, value: Any, column: str) -> Sequence[Any]:
         """Splits a cell into the values of its labels, some of which may be missing."""
-        value = decode_entities(value)  # whose semicolon separates no labels
+        value = plain_cell(value)
         if isinstance(value, str) and self.form != "plain":
             if self.is_absent(value):
                 return []
@@ -136,7 +143,10 @@ class LabelColumn(NamedTuple):
                 if parsed is not None:
                     value = parsed
                 elif self.form != "mixed" or LIST_START.match(value):
-                    raise ValueError(f"{column} must be a list, as in other rows, got {shortened(value)}")
+                    raise ValueError(
+                        f"{column} must be a list, as in other rows, got {shortened(value)}; write each cell as JSON, "
+                        'such as ["mice", "rats"]'
+                    )
         items = as_list(value)
         if self.key is not None:
             values = [item.get(self.key) if isinstance(item, Mapping) else item for item in items]
@@ -153,7 +163,26 @@ class LabelColumn(NamedTuple):
         usual, *others = self.separators
         for sign in others:
             item = item.replace(sign, usual)
-        return item.split(usual) if usual else [*item]
+        if usual == "":
+            return [*item]
+        pieces = item.split(usual)
+        if '"' in item:
+            pieces = _unquote(pieces, item, usual)
+        return _without_bullets(pieces) if usual == "\n" else pieces
+
+
+def _unquote(pieces: list[str], item: str, sign: str) -> list[str]:
+    """Returns the pieces of a cell between signs that are not within quotes, without their quotes."""
+    are_cut = any(piece.lstrip().startswith('"') and piece.count('"') % 2 for piece in pieces)
+    if are_cut and item.count('"') % 2 == 0:
+        pieces = re.split(rf'{re.escape(sign)}(?=(?:[^"]*"[^"]*")*[^"]*\Z)', item)
+    return [_QUOTED.sub(r"\1", piece) for piece in pieces]
+
+
+def _without_bullets(lines: Sequence[str]) -> list[str]:
+    """Returns the lines of a list without bullets, or numbers from 1."""
+    items = enumerate(filter(None, map(str.strip, lines)), 1)
+    return [re.sub(rf"^([*\u2022\u00b7\u2013-]|{number}[.)])\s+", "", item) for number, item in items]
 
 
 @lru_cache(_MOST_TEXTS)
@@ -182,8 +211,6 @@ def see(
     Raises:
         ValueError: If labels could be read in two ways; the message has the flag that decides.
     """
-    if separator == "":
-        raise ValueError("separator must not be empty; pass None if a string is a single label id")
     positions = tuple(known) if isinstance(known, list | tuple) else ()
     known = frozenset(known)
     literal = sorted(MISSING if separator == "none" else MISSING & known)
@@ -193,13 +220,13 @@ def see(
     if len(columns) > 1 and are_flags(cells):
         form = form._replace(form="flags")
         constant = [column for column in _ones(rows) if column not in columns]
-        left_out = f"; {', '.join(map(repr, constant[:3]))} is 1 in all rows, and left out" if constant else ""
+        left_out = f"; {', '.join(map(repr, constant[:3]))} is 1 in all rows, and left out" * bool(constant)
         return _noted(form, f"{title}: a column of zeros and ones a label{left_out}", "--labels", rows)
     if classes:
         form = form._replace(names=tuple(tuple(classes.get(column, ())) for column in columns))
     elif separator is None:
         _refuse_rows(rows, columns, title, known)
-    cells = list(map(decode_entities, cells))
+    cells = list(map(plain_cell, cells))
     texts = [cell for cell in cells if isinstance(cell, str)]
     if separator not in (None, "none", "json"):
         form = form._replace(separators=_signs(str(separator), texts))
@@ -235,7 +262,8 @@ def see(
     if names := () if form.names else named_classes(items, positions):
         form = form._replace(names=(names,) * len(columns))
         counted = f", counted in --label_file from {'1' if names[0] == '' else '0'}"
-    description = f"{title}: {_describe(form, cells, items)}{counted}{_unreadable(form, items, known)}"
+    doubts = _unreadable(form, items, known) + _note_first(items)
+    description = f"{title}: {_describe(form, cells, items)}{counted}{doubts}"
     is_split = any(sign in text for sign in form.separators for text in texts if not SCORED.fullmatch(text))
     if pieces and not is_split and (form.separators or (separator is None and not form.names)):
         refuse_joined(pieces, title, known)
@@ -252,8 +280,12 @@ def _present(form: LabelColumn, cells: Sequence[Any], title: str) -> list[list[A
 
 def _signs(separator: str, texts: Sequence[str]) -> tuple[str, ...]:
     """Returns the signs of a separator, which are its characters if it only occurs in parts."""
-    sign = SPELLED.get(separator, separator)
+    if separator == "":
+        raise ValueError("separator must not be empty; pass None if a string is a single label id")
     joined = "\0".join(texts)
+    sign = BLOCK.sub("\n", SPELLED.get(separator, separator))
+    if sign not in joined and separator in joined:  # such as a backslash and an n
+        sign = separator
     if sign not in joined and all(character in joined for character in sign):
         return tuple(dict.fromkeys(sign))
     return (sign,)
@@ -264,7 +296,7 @@ def _describe(form: LabelColumn, cells: Sequence[Any], items: Sequence[Any]) -> 
     if form.separators:
         return f"labels separated by {' and '.join(map(repr, form.separators))}"
     if form.form in ("list", "mixed"):
-        return "lists written as text" + (", or a label" if form.form == "mixed" else "")
+        return "lists written as text" + ", or a label" * (form.form == "mixed")
     if form.names:
         return "numbers of classes, which have names"
     if form.key:
@@ -288,6 +320,15 @@ def _unreadable(form: LabelColumn, items: Sequence[Any], known: Collection[str])
     else:
         return ""
     return f"; a model cannot read the meaning of {kind}: name them with --label_file"
+
+
+def _note_first(items: Sequence[Any]) -> str:
+    """Says that the first label may belong to a second header, since it is the only one that does not recur."""
+    counts = Counter(map(str, items))
+    first = next(map(str, items), "")
+    if len(items) < 2 * _FEW or counts.pop(first) > 1 or min(counts.values(), default=1) < 2:
+        return ""
+    return f"; {first!r} is only in the first row: if it is a second row of names, remove it"
 
 
 def flag_columns(rows: Sequence[Row], others: Collection[str]) -> list[str]:
@@ -379,14 +420,19 @@ def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Row]) 
     cells = [row.get(column) for row in rows for column in form.columns]
     texts = [cell.strip() for cell in cells if isinstance(cell, str)]
     missing = [text for text in texts if text and form.is_absent(text)]
-    none = [text for text in texts if text.lower() in _NOTHING and not form.is_absent(text)]
+    have_words = any(number_of(text) is None for text in texts)
+    none = [
+        text
+        for text in texts
+        if (text.lower() in _NOTHING or (have_words and text in _ZEROS)) and not form.is_absent(text)
+    ]
     for row in rows:
         try:
             labels = form.read(row)
         except ValueError:  # reported with its line
             continue
         if labels:
-            examples[" | ".join(labels[:5]) + (" | ..." if len(labels) > 5 else "")] = None
+            examples[" | ".join(labels[:5]) + " | ..." * (len(labels) > 5)] = None
         if len(examples) == 2:
             break
     shown = " and ".join(repr(example if len(example) <= 99 else f"{example[:99]}...") for example in examples)
@@ -394,4 +440,6 @@ def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Row]) 
         description += f"; {missing[0]!r} is no label"
     if none and form.form == "plain":
         description += f"; {none[0]!r} is a label: leave cells empty where a document has none"
-    return form._replace(note=f"{description}{f', such as {shown}' if shown else ''} ({flag} overrules)")
+    if changed := note_changed(texts):
+        description += f"; {changed}"
+    return form._replace(note=f"{description}{f', such as {shown}' * bool(shown)} ({flag} overrules)")

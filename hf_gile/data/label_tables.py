@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ..models.labels_gile import Label, LabelSet
 from ..writing import unescape_formula
 from .homonyms import make_labels
-from .label_cells import MISSING, are_lists, is_missing, parse_list
+from .label_cells import MISSING, are_lists, is_missing, note_changed, parse_list
 from .label_names import note_header, read_names
 from .loading import Piece
 from .report import LeaveOut, ReadReport
@@ -113,8 +113,7 @@ def _read_cells(rows: Sequence[dict[str, Any]], chosen: Columns, report: ReadRep
         if all(_DECIMAL.fullmatch(str(row[column])) for row in cells):
             for row in cells:
                 row[column] = str(row[column]).partition(".")[0]
-    if changed := list(filter(_CHANGED.fullmatch, (str(row.get(chosen.id)) for row in rows))):
-        report.note(f"the id {changed[0]!r} looks like a number that a spreadsheet has changed: format ids as text")
+    report.note(note_changed(row.get(chosen.id) for row in rows))
     lists = {"synonyms", "broader", *chosen.synonyms} - {chosen.id, *chosen.name}
     texts = {"description", "definition", *(chosen.description or ())} - {chosen.id, *chosen.name}
     for column in lists | texts:
@@ -222,8 +221,8 @@ def _choose_columns(
         unread.pop(column, None)
     _refuse_nested(file, rows, chosen, unread)
     if unread:
-        listed = [f"{column!r}{f' (with {value})' if value else ''}" for column, value in list(unread.items())[:10]]
-        report.note(f"columns not read: {', '.join(listed)}{', ...' if len(unread) > 10 else ''}")
+        listed = [f"{column!r}{f' (with {value})' * bool(value)}" for column, value in list(unread.items())[:10]]
+        report.note(f"columns not read: {', '.join(listed)}{', ...' * (len(unread) > 10)}")
     return chosen, extra
 
 
@@ -338,10 +337,6 @@ _FIELDS: dict[str, Callable[[object], Any]] = {
 _WRITTEN = {"id", "name", "description", "language", "seen", "count"}
 _SAVED = {*_FIELDS, "id", "name", "description"}
 _DECIMAL = re.compile(r"[0-9]+\.0")  # as pandas writes whole numbers in a column with a missing value
-_CHANGED = re.compile(
-    r"\d(\.\d+)?E\+\d+|(?=.*\d)(\d\d?[. -]+)?"
-    r"(?i:Jan|Feb|M[a\xe4]r|Apr|Ma[iy]|Jun|Jul|Aug|Sep|O[ck]t|Nov|De[cz])([. -]+\d\d)?"
-)
 _ERRORS = NO_TEXT | {word for word in MISSING if word.startswith("#")}  # of spreadsheets
 _CHILDREN = re.compile(r"child(ren)?|narrower|sub\w*|nodes|items|members", re.IGNORECASE)
 _ID_KEYS = ("id", "uri", "@id", "ui", "code", "notation")

@@ -119,15 +119,12 @@ def _unpacked_size(array: RecordBatch | Array) -> int:
         return sum(map(_unpacked_size, array.columns if kind is None else array.flatten()))
     if pa.types.is_map(kind):
         return _unpacked_size(array.keys) + _unpacked_size(array.items)
-    size = 0
     if pa.types.is_dictionary(kind):
         lengths = pc.binary_length(array.dictionary).cast(pa.int64())
-        size = pc.sum(lengths.take(array.indices)).as_py() or 0
-    elif hasattr(array, "flatten") and pa.types.is_nested(kind):
-        size = _unpacked_size(array.flatten())
-    else:
-        return max(array.nbytes, _ITEM_BYTES * len(array))
-    return size + _ITEM_BYTES * len(array)
+        return _ITEM_BYTES * len(array) + (pc.sum(lengths.take(array.indices)).as_py() or 0)
+    if hasattr(array, "flatten") and pa.types.is_nested(kind):
+        return _ITEM_BYTES * len(array) + _unpacked_size(array.flatten())
+    return max(_ITEM_BYTES * len(array), array.nbytes)
 
 
 def _batch_rows(batch: RecordBatch, size: int, schema: Schema) -> Iterator[object]:
@@ -135,14 +132,15 @@ def _batch_rows(batch: RecordBatch, size: int, schema: Schema) -> Iterator[objec
     import pyarrow as pa
 
     schema = pa.schema([schema.field(name) for name in batch.schema.names])
+    maps: Any = "lossy" if "map<" in str(schema) else None  # which takes ten times as long
     if size <= MAX_RECORD:
-        yield from batch.cast(schema).to_pylist()
+        yield from batch.cast(schema).to_pylist(maps_as_pydicts=maps)
         return
     for row in (batch.slice(start, 1) for start in range(batch.num_rows)):
         if _unpacked_size(row) > MAX_RECORD:
             yield ValueError(f"the row is longer than {MAX_RECORD:,} bytes")
         else:
-            yield from row.cast(schema).to_pylist()
+            yield from row.cast(schema).to_pylist(maps_as_pydicts=maps)
 
 
 def _find_group_starts(metadata: Any) -> list[int]:

@@ -87,9 +87,7 @@ def _assign(
             label: math.floor(_SHARE * count + hash_fraction(part, label, SALT)) for label, count in counts.items()
         }
 
-        most_lost = _FEWEST  # folds can replace validation documents
-        if part == "test":
-            most_lost = max(_FEWEST, size // 2)
+        most_lost = max(_FEWEST, size // 2) if part == "test" else _FEWEST  # folds can replace validation documents
         taken = 0
         for order, limit, needs_quota, needs_other in (
             (rarest_first, size, True, True),

@@ -16,7 +16,9 @@ NO_TEXT = {"NULL", "\\N", "NaN", "nan", "<NA>"}
 # Of words and directions; joiners have a meaning.
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 _INLINE = re.compile(r"</?(a|b|em|font|i|small|span|strong|sub|u)(\s[^<>]*)?>", re.IGNORECASE)
-_BLOCK = re.compile(r"</?(br|div|h[1-6]|li|ol|p|ul)(\s[^<>]*)?/?>", re.IGNORECASE)
+BLOCK = re.compile(r"</?(br|div|h[1-6]|hr|li|ol|p|ul)(\s[^<>]*)?/?>", re.IGNORECASE)
+"""Tags of HTML at which a line or a block ends."""
+
 _SUPERSCRIPT = re.compile(r"<sup>([^<>]*)</sup>")
 _ENTITY = re.compile(r"&(#\d{1,6}|#x[0-9a-fA-F]{1,5}|[A-Za-z]{2,8}\d{0,2});")
 _RAISED = {"", "st", "nd", "rd", "th", "tm", "r", "\N{REGISTERED SIGN}", "\N{TRADE MARK SIGN}"}  # not exponents
@@ -30,6 +32,8 @@ def clean_text(value: object, name: str) -> str:
     """
     if value is None:
         return ""
+    if isinstance(value, bytes):  # as some programs write texts to Parquet
+        value = value.decode()
     if not isinstance(value, str):
         raise ValueError(f"{name} must be text, got {shortened(value)}")
     if "\0" in value:
@@ -108,7 +112,7 @@ def plain_text(text: str) -> str:
         ' 10^3 cats & mice  < <guide>'
     """
     if "<" in text:
-        text = _BLOCK.sub(" ", _INLINE.sub("", text))
+        text = BLOCK.sub(" ", _INLINE.sub("", text))
         text = _SUPERSCRIPT.sub(lambda match: raise_text(match.string[: match.start()], match[1]), text)
     return decode_entities(text)
 

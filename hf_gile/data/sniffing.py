@@ -30,7 +30,7 @@ _SEP_LINE = re.compile(r"sep=(.)\r?\n", re.IGNORECASE)
 _R_TABLE = re.compile(r'("[^"\n]*" )+"[^"\n]*"\r?\n')  # of write.table
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 # Lookaheads, since several repetitions of the same signs would take quadratic time.
-_RULE = re.compile(r"(?=[\s|+:=-]+\Z)(?s:.*---.*)|\(\d+ rows?( affected)?\)")  # or the number of rows
+_RULE = re.compile(r"(?=[\s|+:=-]+\Z)(?s:.*(?:---|:-|-:).*)|\(\d+ rows?( affected)?\)")  # or the number of rows
 _DESCRIBED = re.compile(  # a cell below the name of a column, as of Qualtrics, HXL, Orange and ClickHouse
     r'(\{"ImportId".*\}|#\w[\w+]*|string|varchar|object|integer|discrete|continuous|class|meta'
     r"|String|(LowCardinality|Nullable|Array|Enum\d+|FixedString|Map)\(.*\)|U?Int\d+|Float\d+|Date(Time)?(64)?)?",
@@ -177,9 +177,9 @@ def sniff_bytes(
     """
     if not head:
         return Format("empty")
-    encoding = requested.encoding or see_unicode(head)
     if binary := see_binary(head):
         return Format(binary)
+    encoding = requested.encoding or see_unicode(head)
     if encoding is None and b"\0\0\0" in head[:4096]:
         return Format("other")
     seen = kind
@@ -192,11 +192,9 @@ def sniff_bytes(
         seen = "text"
     note = ""
     if encoding is None:
-        encoding = "utf-8"
-        if seen in ("csv", "text", "fasttext", "ascii"):
-            encoding, example = see_encoding(head)
-        if encoding != "utf-8":
-            note = f"encoding {encoding}, as in {example!r}"
+        is_text = seen in ("csv", "text", "fasttext", "ascii")
+        encoding, example = see_encoding(head) if is_text else ("utf-8", "")
+        note = f"encoding {encoding}, as in {example!r}" if encoding != "utf-8" else ""
     text = _decode(head, encoding)
     if may_be_table and (kind == "table" or _is_table(text, requested, names)):
         seen = "csv"
@@ -289,7 +287,8 @@ def _title_lines(text: str, names: Collection[str]) -> int:
     for number, line in enumerate(text.split("\n", _MAX_TITLE)[:_MAX_TITLE]):
         cells = [cell.strip(" \r\"'") for cell in re.split(r"[,;\t|]", line)]
         width = sum(map(bool, cells))
-        if width > max(1, widest) and not wanted.isdisjoint(cells):
+        has_all = len(wanted) > 1 and wanted.issubset(cells)
+        if has_all or (width > max(1, widest) and not wanted.isdisjoint(cells)):
             return number
         if not line.startswith("#"):
             widest = max(width, widest)
@@ -357,7 +356,7 @@ def _long_header(rows: Sequence[list[str]], names: Collection[str]) -> list[Any]
     are_described = [any(row) and all(map(_DESCRIBED.fullmatch, row)) for row in rows[:3]]
     if len(above) > 1 and any(are_described[1:]):
         return [*rows[: 2 + any(are_described[2:])], tuple(above)]
-    named = [option.replace("Open-Ended Response", "") for option in below]
+    named = ["" if option in ("Response", "Open-Ended Response") else option for option in below]
     merged = tuple(option or category for category, option in zip(above, named, strict=False))
     wanted = set(names).intersection(above)
     is_whole = "" not in merged and len(above) == len(below) == len(set(merged))

@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from io import BytesIO, TextIOWrapper
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from reprlib import repr as shortened
 from typing import IO, Any
@@ -36,9 +36,10 @@ _FIRST_ROWS = 1000
 _NEAR = 0.75  # similarity of a column that is suggested: "txt" for "text", but not "intent"
 _WORDS = 2  # of most names of columns
 _BOM = "\ufeff"
+_OBJECT = '{"text": "On mice.", "labels": ["mice"]}'
 _END = "\x1a"  # of files of CP/M and DOS
 _LABEL = re.compile(r"(?<!\S)__label__(\S*)(?:\s+,(?=\s))?")  # of fastText, also with a comma before the text
-_QUOTES = tuple("`\u201c\u201e\u201d\u00ab\u2018")
+_QUOTES = tuple("`\u201c\u201e\u201d\u00ab\u2018\u300c")
 _UNCLOSED = ' (is a quote not closed, or not doubled in a cell? quote="none" reads quotes as text)'
 _LONGEST_TOTAL = 16  # characters
 _TOTAL = re.compile(
@@ -103,7 +104,9 @@ def read_rows(
     with closing(_open_rows(source, form, [*arguments])) as rows:
         for number, row in report.until_damage(rows, path):
             if not isinstance(row, dict):
-                problem = row if isinstance(row, ValueError) else f"expected an object, got {shortened(row)}"
+                problem = (
+                    row if isinstance(row, ValueError) else f"expected an object, got {shortened(row)}; write {_OBJECT}"
+                )
                 report.problem("malformed row", f"{path}: {unit} {number:,}: {problem}")
                 continue
             count += 1
@@ -158,7 +161,7 @@ def read_lines(piece: Piece, encoding: str) -> Generator[tuple[int, str | ValueE
 
 def stream_lines(binary: IO[bytes], encoding: str) -> Generator[tuple[int, str | ValueError], None, None]:
     """Reads the lines of a stream, each as soon as it is available; see `read_lines`."""
-    if "\n".encode(encoding) == b"\n":
+    if _has_lines_of_bytes(encoding):
         yield from _decoded(binary, encoding)
         return
     stream = TextIOWrapper(binary, encoding, newline="\n")
@@ -166,6 +169,11 @@ def stream_lines(binary: IO[bytes], encoding: str) -> Generator[tuple[int, str |
         yield from _decoded(stream, encoding)
     finally:
         stream.detach()  # the caller that opened the stream closes it
+
+
+def _has_lines_of_bytes(encoding: str) -> bool:
+    """Checks whether each line can be found and decoded alone."""
+    return "\n".encode(encoding) == b"\n" and encoding != "iso2022_kr"  # which starts with an escape
 
 
 def _decoded(
@@ -217,7 +225,7 @@ def file_pieces(file: Path, form: Format, piece_size: int | None = None) -> list
     size, piece_size = file.stat().st_size, piece_size or _PIECE
     if form.kind == "parquet":
         return split_parquet(file, piece_size)
-    can_split = form.kind in _BY_LINE and "\n".encode(form.encoding) == b"\n"
+    can_split = form.kind in _BY_LINE and _has_lines_of_bytes(form.encoding)
     if not can_split or size <= piece_size or is_packed(file):
         return [Piece(str(file))]
     # the last part has between half and one and a half times the size
@@ -304,25 +312,22 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
 
 def _distinct(header: Sequence[str]) -> Iterator[str]:
     """Yields the names of columns, with numbers where several share a name, so that none is read for another."""
-    repeated = {column for column, number in Counter(header).items() if column and number > 1}
+    counts = Counter(header)
     numbers = Counter[str]()
     for column in header:
         numbers[column] += 1
-        yield f"{column}.{numbers[column]}" if column in repeated else column
+        yield f"{column}.{numbers[column]}" if column and counts[column] > 1 else column
 
 
 def _marked_total(rows: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
     """Yields rows; an error instead of the last if it has totals."""
     for number, cells in rows:
-        following = None
         is_short = isinstance(cells, list) and len(cells[0]) <= _LONGEST_TOTAL
-        if is_short and _TOTAL.fullmatch("\t".join(cells)):
-            following = next(rows, None)
-            if following is None:
-                cells = ValueError("the last row has totals, and is no document or label")
+        following = []
+        if is_short and _TOTAL.fullmatch("\t".join(cells)) and not (following := [*islice(rows, 1)]):
+            cells = ValueError("the last row has totals, and is no document or label")
         yield number, cells
-        if following is not None:
-            yield following
+        yield from following
 
 
 def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | ValueError]]:
@@ -386,6 +391,8 @@ def _parse_object(line: str) -> object:
         return json.loads(line)
     except json.JSONDecodeError as error:
         got = line[error.pos : error.pos + 40].rstrip()
+        if got == "," and error.msg == "Extra data":  # after the object
+            return json.loads(line[: error.pos])
         hint = "" if got else "; write each object on a line, as with jq -c ."
         return ValueError(f"not JSON: {error.msg}, got {got!r}{hint}")
     except RecursionError:

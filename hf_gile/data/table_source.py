@@ -235,9 +235,8 @@ class TableSource:
         )
         if not reason:
             return f"{self.label_file} lacks {shown}", "add them, choose the column of ids with --label_id"
-        remedy = "replace them"
-        if reason.startswith("without"):
-            remedy = "choose other languages with --label_language, or other columns with --label_name"
+        choose = "choose other languages with --label_language, or other columns with --label_name"
+        remedy = choose if reason.startswith("without") else "replace them"
         return f"{self.label_file} has {shown}, but left out as {reason}", remedy
 
     def document_columns(self) -> dict[str, Any]:
@@ -294,17 +293,16 @@ def join_file_names(files: Sequence[str]) -> str:
 def describe_near_forms(missing: Sequence[str], labels: LabelSet) -> str:
     """Returns a note on label ids that are written otherwise than known ids, are names of labels, or several labels."""
     by_form = {_form(label_id): label_id for label_id in labels.ids}
-    for label_id in missing:
-        if near := by_form.get(_form(label_id)):
-            return f" (the labels have {near!r}, which differs in case, spaces or entities only: write it so)"
+    if near := next(filter(None, (by_form.get(_form(label_id)) for label_id in missing)), None):
+        return f" (the labels have {near!r}, which differs in case, spaces, zeros or entities only: write it so)"
     if names := {label.name: label.id for label in labels if label.name != label.id}.keys() & set(missing):
         return f" ({min(names)!r} is the name of a label, but the documents must have ids)"
     return separator_hint(missing, set(labels.ids))
 
 
 def _form(label_id: str) -> str:
-    """Returns what label ids share that differ in case, spaces, signs for spaces, or entities of HTML."""
-    return re.sub(r"[\s_-]+", "", clean_label(plain_text(label_id))).casefold()
+    """Returns what label ids share that differ in case, spaces, signs for spaces, zeros before, or entities of HTML."""
+    return re.sub(r"[\s_-]+", "", clean_label(plain_text(label_id))).casefold().lstrip("0")
 
 
 def note_pairs(rows: "Dataset") -> str:

@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -40,10 +41,7 @@ READERS = (".npz", ".npz.gz", ".vec", ".vec.gz", ".txt", ".txt.gz")
 """Suffixes of files with word vectors."""
 
 Matrix = np.ndarray[Any, np.dtype[np.float32]]
-Block = tuple[Any, Matrix, Sequence[int]]  # words, vectors and their positions in the file
-_Line = tuple[int, str]
 
-_ROWS = 1000  # parsed at a time
 _SAMPLE = 100  # lines used to detect the vector size
 _HEADER = re.compile("([0-9]{1,18}) ([0-9]{1,18})")
 _ENDS_IN_NUMBER = re.compile(r".+ [+-]?[0-9]*\.?[0-9]+([eE][+-]?[0-9]+)?")
@@ -167,7 +165,7 @@ def load_word_vectors(
     if data_suffix(path) == ".npz":
         words, vectors = read_npz(path, ("words", "vectors"), "an .npz file with the arrays words and vectors")
         return check_word_vectors(words, vectors, path, max_words=max_words, report=report)
-    return _collect(_read_text(path, encoding, max_words, report), path, report, "line")
+    return _select(*_read_text(path, encoding, max_words, report), "line", path, report)
 
 
 def check_word_vectors(
@@ -205,48 +203,37 @@ def check_word_vectors(
         raise ValueError(f"{path}: vectors must be rows of numbers, got shape {matrix.shape} of {matrix.dtype}")
     with np.errstate(over="ignore"):  # numbers too large for float32 become infinite
         matrix = matrix.astype(np.float32, copy=False)
-    return _collect([(words[:max_words], matrix, range(len(matrix)))], path, report or ReadReport(), "word")
+    return _select(words[:max_words], matrix, range(len(matrix)), "word", path, report or ReadReport())
 
 
-def _collect(
-    blocks: Iterable[Block],
+def _select(
+    words: Sequence[Any] | np.ndarray[Any, Any],
+    vectors: Matrix,
+    positions: Sequence[int],
+    unit: str,
     path: str | os.PathLike[str],
     report: ReadReport,
-    unit: str,
 ) -> WordVectors:
-    """Joins the well-formed rows of blocks; `unit` is what their positions count."""
-    positions: dict[str, int] = {}
-    parts: list[Matrix] = []
-    for words, vectors, numbers in blocks:
-        infinite = set(np.flatnonzero(~np.isfinite(vectors).all(1)).tolist())
-        rows = []
-        for row, (word, number) in enumerate(zip(words, numbers, strict=True)):
-            try:
-                if row in infinite:
-                    raise ValueError(f"vector {number:,} must be finite, got {shortened(vectors[row].tolist())}")
-                text = _check_word(word, f"{unit} {number:,}")
-            except ValueError as error:
-                report.problem("malformed word", f"{path}: {error}")
-                continue
-            first = positions.setdefault(text, number)
-            if first == number:
-                rows.append(row)
-            else:
-                where = f"{unit} {first:,} and {unit} {number:,}"
-                report.problem("repeated word", f"{path}: {shortened(text)} is {where}; words must be unique")
-        parts.append(vectors if len(rows) == len(vectors) else vectors[rows])
-    if not positions:
+    """Selects the well-formed rows; `unit` is what their positions in the file count."""
+    first: dict[str, int] = {}
+    rows = []
+    for row, (word, position) in enumerate(zip(words, positions, strict=True)):
+        try:
+            text = _check_word(word, f"{unit} {position:,}")
+            if not np.isfinite(vectors[row]).all():
+                raise ValueError(f"vector {position:,} must be finite, got {shortened(vectors[row].tolist())}")
+        except ValueError as error:
+            report.problem("malformed word", f"{path}: {error}")
+            continue
+        if first.setdefault(text, position) == position:
+            rows.append(row)
+        else:
+            where = f"{unit} {first[text]:,} and {unit} {position:,}"
+            report.problem("repeated word", f"{path}: {shortened(text)} is {where}; words must be unique")
+    if not rows:
         raise ValueError(f"{path}: no words")
-    report.records += len(positions)
-    if len(parts) == 1:
-        return WordVectors(list(positions), parts[0])
-    table = np.empty((len(positions), parts[0].shape[1]), np.float32)
-    end = len(table)
-    while parts:  # part by part, since np.concatenate would double the memory
-        part = parts.pop()
-        table[end - len(part) : end] = part
-        end -= len(part)
-    return WordVectors(list(positions), table)
+    report.records += len(rows)
+    return WordVectors([*first], vectors if len(rows) == len(vectors) else vectors[rows])
 
 
 def _check_word(word: Any, where: str) -> str:
@@ -262,29 +249,44 @@ def _check_word(word: Any, where: str) -> str:
     return str(word)  # which numpy texts are not
 
 
-def _read_text(path: Path, encoding: str, max_words: int | None, report: ReadReport) -> Iterator[Block]:
+def _read_text(
+    path: Path, encoding: str, max_words: int | None, report: ReadReport
+) -> tuple[list[str], Matrix, list[int]]:
+    """Returns words, vectors and their lines."""
+    words: list[str] = []
+    lines: list[int] = []
+    numbers = array("f")  # grows without a copy
     with open_binary(path) as stream:
-        lines = _read_lines(report.until_damage(stream_lines(stream, encoding), path), path, report)
-        first = list(islice(lines, 1 + _SAMPLE))
-        header = _HEADER.fullmatch(first[0][1]) if first else None
-        rows = first[1:] if header else first
-        counts = Counter(line.count(" ") for _, line in rows)
+        rows = _read_lines(report.until_damage(stream_lines(stream, encoding), path), path, report)
+        sample = list(islice(rows, 1 + _SAMPLE))
+        header = _HEADER.fullmatch(sample[0][1]) if sample else None
+        counts = Counter(line.count(" ") for _, line in sample[1 if header else 0 :])
         size = min(counts, key=lambda count: (-counts[count], count), default=0)  # a few words have spaces
         declared = None
-        if header and (not rows or int(header[2]) == size):  # else a word that is a number
+        if header and (not counts or int(header[2]) == size):  # else a word that is a number
             declared = int(header[1])
-            first = rows
-        requested = islice(chain(first, lines), max_words)
+            sample = sample[1:]
         number = 0
-        while block := list(islice(requested, _ROWS)):
-            number += len(block)
-            yield from _parse_lines(block, size, path, report)
+        for line, text in islice(chain(sample, rows), max_words):
+            number += 1
+            try:
+                word, vector = _parse_line(text, size)
+            except ValueError:
+                message = f"line {line:,}: expected a word and {size:,} finite numbers, got {text[:80]!r}"
+                report.problem("malformed line", f"{path}: {message}")
+                continue
+            words.append(word)
+            lines.append(line)
+            numbers.frombytes(vector.data.cast("B"))
     if declared is not None and number != min(declared, max_words or declared):
         more = "at least " if number == max_words else ""
         report.problem("wrong header", f"{path}: line 1 declares {declared:,} words, but the file has {more}{number:,}")
+    return words, np.frombuffer(numbers, np.float32).reshape(len(words), size), lines
 
 
-def _read_lines(lines: Iterable[tuple[int, str | ValueError]], path: Path, report: ReadReport) -> Iterator[_Line]:
+def _read_lines(
+    lines: Iterable[tuple[int, str | ValueError]], path: Path, report: ReadReport
+) -> Iterator[tuple[int, str]]:
     """Yields lines that are not empty, with their numbers and with single spaces."""
     for number, line in lines:
         if isinstance(line, ValueError):
@@ -293,39 +295,17 @@ def _read_lines(lines: Iterable[tuple[int, str | ValueError]], path: Path, repor
             yield number, text
 
 
-def _parse_lines(lines: Sequence[_Line], size: int, path: Path, report: ReadReport) -> Iterator[Block]:
-    """Yields the lines as a block; if some are malformed, each of the others as a block."""
-    block = None
-    with suppress(ValueError):
-        block = _parse_block(lines, size)
-    if block is not None:
-        yield block
-    elif len(lines) > 1:
-        for pair in lines:
-            yield from _parse_lines([pair], size, path, report)
-    else:
-        number, line = lines[0]
-        message = f"line {number:,}: expected a word and {size:,} finite numbers, got {line[:80]!r}"
-        report.problem("malformed line", f"{path}: {message}")
-
-
-def _parse_block(lines: Sequence[_Line], size: int) -> Block:
-    """Returns the content of lines; raises a ValueError if one of them is malformed."""
-    words = []
-    texts = []
-    for _, line in lines:
-        word, _, text = line.partition(" ")
-        if line.count(" ") != size:  # a word may have spaces
-            word, *numbers = line.rsplit(" ", size)
-            text = " ".join(numbers)
-            if len(numbers) < size or _ENDS_IN_NUMBER.fullmatch(word):
-                raise ValueError
-        words.append(word)
-        texts.append(text)
-    if not any(map(str.strip, texts)):  # of which numpy only warns
+def _parse_line(line: str, size: int) -> tuple[str, Matrix]:
+    """Returns the word and the vector of a line; raises a ValueError if it is malformed."""
+    word, _, text = line.partition(" ")
+    if line.count(" ") != size:  # a word may have spaces
+        word, *numbers = line.rsplit(" ", size)
+        text = " ".join(numbers)
+        if len(numbers) < size or _ENDS_IN_NUMBER.fullmatch(word):
+            raise ValueError
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of text after the numbers, and of overflow
+        vector = np.fromstring(text, np.float32, sep=" ")
+    if len(vector) != size or not size or not np.isfinite(vector).all():
         raise ValueError
-    # Faster and stricter than numbers made of the pieces of a text.
-    matrix = np.loadtxt(texts, np.float32, comments=None, delimiter=" ", ndmin=2)
-    if not np.isfinite(matrix).all():
-        raise ValueError
-    return words, matrix, [number for number, _ in lines]
+    return word, vector

@@ -161,7 +161,7 @@ def text_encoders(texts: Iterable[str], labels: Iterable[str] = ()) -> list[Foun
     groups = [_sample(texts), _sample([" ".join(islice(labels, _SAMPLE))])]
     english = locate_encoder(ENGLISH)
     if english is not None and min(_share_of_words(english.folder, group) for group in groups) >= _CERTAIN:
-        return [replace(english, reason="the texts are English")]
+        return [replace(english, reason="the texts are in no other language than English")]
     multilingual = locate_encoder(MULTILINGUAL)
     if english is None or multilingual is None:
         reason = "no other encoder is available"
@@ -170,7 +170,7 @@ def text_encoders(texts: Iterable[str], labels: Iterable[str] = ()) -> list[Foun
         return [replace(encoder, reason=reason) for encoder in (english, multilingual) if encoder is not None]
     share = min(_share_of_words(english.folder, group, multilingual.folder) for group in groups)
     if share >= _CERTAIN:
-        return [replace(english, reason="the texts are English")]
+        return [replace(english, reason="the texts are in no other language than English")]
     if share <= 1 - _CERTAIN:
         return [replace(multilingual, reason="the texts or labels are not English")]
     found = [
@@ -178,6 +178,11 @@ def text_encoders(texts: Iterable[str], labels: Iterable[str] = ()) -> list[Foun
         replace(multilingual, reason="many texts or labels are not English"),
     ]
     return found if share >= _SHARE else found[::-1]
+
+
+def is_foreign(location: str, texts: Iterable[str]) -> bool:
+    """Returns whether texts are surely not in the language of an encoder: its tokenizer cuts nearly all words."""
+    return _share_of_words(location, _sample(texts)) <= 1 - _CERTAIN
 
 
 def best_text_encoder(texts: Iterable[str], labels: Iterable[str] = ()) -> FoundEncoder | None:

@@ -23,7 +23,7 @@ from ..publishing.report import REPORT_FILE, Report
 from ..publishing.run_report import PAGE_FILE, Mistake, Run, worst_mistakes, write_page
 from .collator import LabelSampler
 from .convex import refit_convex
-from .encoders import origin_of
+from .encoders import is_foreign, origin_of
 from .encoding import ReadBefore
 from .experiment import Experiment, documents_per_second, run_arguments, save_model
 from .options import TOP_K, Options
@@ -48,7 +48,7 @@ _MOST_LANGUAGES = 5
 """Maximum number of languages that a card lists; an encoder of more is called multilingual."""
 
 _MOST_READ = 2000
-"""Maximum number of test documents that are searched for mistakes."""
+"""Maximum number of documents that are searched for mistakes, or whose language is checked."""
 
 _SKEWED = 0.8
 """Share of the test documents above which the most frequent label is named beside the figures."""
@@ -165,8 +165,12 @@ class Study:
         """
         result = self.calibrate(experiment)
         report = experiment.test(dataset=self.tested_on or self.info.dataset_name)
-        texts = list(self.task.texts("test", 256))
-        speed = documents_per_second(experiment.model, experiment.processor, texts, self.args.bf16)
+        speed = documents_per_second(
+            experiment.model,
+            experiment.processor,
+            list(self.task.texts("test", 256)),
+            self.args.bf16,
+        )
         result["test"] = {**test_metrics(report), "test_documents_per_second": speed}
         is_saved = type(experiment.model) is GileForSequenceClassification  # baselines of the paper are only evaluated
         has_report = is_saved and self.options.make_cards and self.args.process_index == 0
@@ -216,8 +220,11 @@ class Study:
         fit = experiment.convex_fit
         if not self.task.cut or self.held_out or fit is None:
             return 0
-        parts = {part: experiment.parts[part] for part in ("train", *self.task.cut)}
-        number = refit_convex(experiment.model, parts, fit.regularisation)
+        number = refit_convex(
+            experiment.model,
+            {part: experiment.parts[part] for part in ("train", *self.task.cut)},
+            fit.regularisation,
+        )
         if number == self.num_documents:
             return 0
         printer(self.args)(f"  fitted again, with the same settings, on all {number:,} documents")
@@ -242,6 +249,8 @@ class Study:
         languages = [text for text in origin.languages if re.fullmatch(LANGUAGE_CODE, text)]
         if len(languages) > _MOST_LANGUAGES:
             languages = ["multilingual"]
+        elif is_foreign(experiment.encoder, self.task.texts("train", _MOST_READ)):
+            languages = []
         content = "the weights"
         if text_config.text_encoder_type == "static":
             content = "vectors of words and labels that come from outputs"
@@ -301,8 +310,14 @@ class Study:
         def score(texts: list[str]) -> Tensor:
             return model(**experiment.processor(text=texts, return_tensors="pt").to(model.device)).logits
 
-        texts = list(self.task.texts("test", len(rows)))
-        return worst_mistakes(probabilities, rows["labels"], experiment.in_test, score, texts, experiment.labels)
+        return worst_mistakes(
+            probabilities,
+            rows["labels"],
+            experiment.in_test,
+            score,
+            list(self.task.texts("test", len(rows))),
+            experiment.labels,
+        )
 
     def _write_page(self, name: str, metric: str, report: Report, mistakes: list[Mistake]) -> None:
         """Writes the report of the run for people."""
@@ -315,8 +330,10 @@ class Study:
             values = {key.replace("_", " "): test.get(f"test_{key}") for key in metrics}
             table[system] = {key: value for key, value in values.items() if value is not None}
         folder = Path(self.args.output_dir)
-        steps = [f"Score new texts: hf-gile score {folder}/{name}/model texts.txt --threshold stored"]
-        steps.append(f"Correct the model as you use it: hf-gile serve {folder}/{name}/model --learn FOLDER")
+        steps = [
+            f"Score new texts: hf-gile score {folder}/{name}/model texts.txt --threshold stored",
+            f"Correct the model as you use it: hf-gile serve {folder}/{name}/model --learn FOLDER",
+        ]
         labels = self.task.labels
         poor = [row["id"] for row in report.labels if row["count"] < _FEW and row["f1"] is not None and row["f1"] < 0.5]
         if poor:
@@ -325,8 +342,13 @@ class Study:
         bare = [label.name for label in self.described if not label.description and not label.synonyms]
         if bare:
             steps.append(f"Describe labels, or add synonyms: {len(bare):,} have none, such as {', '.join(bare[:5])}")
-        title = self.tested_on or self.info.dataset_name or "Training"
-        run = Run(title, self.said.copy(), table, curves_of(self.results[name], metric), steps)
+        run = Run(
+            self.tested_on or self.info.dataset_name or "Training",
+            self.said.copy(),
+            table,
+            curves_of(self.results[name], metric),
+            steps,
+        )
         write_page(folder, run, report, labels, mistakes)
 
     def _notes_on_evidence(self) -> list[str]:

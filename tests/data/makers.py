@@ -130,6 +130,7 @@ CODES = dict(zip(LABELS, ["cs.LG", "stat.ML", "math.OC", "cs.CL", "q-bio.NC"], s
 ARXIV = [(text, [CODES[label] for label in labels]) for text, labels in ONE_OR_TWO]
 SAID = [(f'{text} "so"', labels) for text, labels in documents(high=1)]
 CLASSES = datasets.Sequence(datasets.ClassLabel(names=LABELS))
+KOREAN = [(f"소포 {number}", labels) for number, (_, labels) in enumerate(ONE)]
 SEMICOLONS = joined(ONE, "").to_csv(sep=";", index=False, lineterminator="\r\n")
 QUOTED = {"index": False, "quotechar": "'", "quoting": csv.QUOTE_ALL}
 NUMPY = frame(NONE_TO_TWO, lambda labels: "[" + " ".join(map(repr, labels)) + "]")
@@ -203,6 +204,8 @@ MAKERS = {
         lines({"text": text, "labels": argilla(labels)} for text, labels in NONE_TO_TWO),
         {},
     ),
+    "JSON lines with commas": (NONE_TO_TWO, "a.jsonl", lines(PLAIN).replace("}\n", "},\n"), {}),
+    "a list with a comma at its end": (NONE_TO_TWO, "a.json", "[" + lines(PLAIN).replace("}\n", "},\n") + "]", {}),
     "JSON lines named .json": (NONE_TO_TWO, "a.json", lines(PLAIN), {}),
     "packed objects": (NONE_TO_TWO, "a.jsonl.gz", gzip.compress(lines(OBJECTS).encode()), {}),
     "arXiv": (
@@ -241,6 +244,10 @@ MAKERS = {
     "HXL": (ONE, "a.csv", survey(["#meta+text", "#topic"]), {}),
     "ClickHouse": (ONE, "a.csv", survey(["String", "LowCardinality(String)"]), {}),
     "Orange": (ONE, "a.csv", survey(["string", "discrete"], ["meta", "class"]), {}),
+    "pandas with two rows of names": (ONE, "a.csv", "doc,gold\n" + joined(ONE, "").to_csv(index=False), {}),
+    "SurveyMonkey": (ONE, "a.csv", survey(["Open-Ended Response", "Response"]), {}),
+    "Markdown": (ONE, "a.md", "|text|labels|\n|:-|-:|\n" + "".join(f"|{text}|{ids[0]}|\n" for text, ids in ONE), {}),
+    "Korean mail": (KOREAN, "a.csv", joined(KOREAN, "").to_csv(index=False).encode("iso2022_kr"), {}),
     "SQL Server": (ONE, "a.csv", survey(["----", "------"]) + "\n(80 rows affected)\n", {}),
     "SharePoint": (
         ONE_OR_TWO,

@@ -145,7 +145,7 @@ def test_a_few_joined_labels_that_are_also_alone_are_refused(sign):
 
 @pytest.mark.parametrize("sign", [" \u2013 ", "\u2022", "  ", "<br>", " und "])
 def test_rare_signs_between_labels_of_a_rich_vocabulary_are_named(sign):
-    sign_alone = sign if sign.strip() in ("", "und") else sign.strip()
+    sign_alone = {"<br>": "newline"}.get(sign) or (sign if sign.strip() in ("", "und") else sign.strip())
     with pytest.raises(ValueError, match=f"look like several labels, .* pass --separator '{sign_alone}'"):
         read(*map(sign.join, rich_labels()))
 
@@ -197,6 +197,7 @@ SIGNS = [
     " > ",
     "__",
     "\t",
+    "\\n",
     "<br>",
     "<br/>",
     "  ",
@@ -214,10 +215,9 @@ def test_as_many_labels_in_every_cell_are_seen(sign, each, order):
     draw = random.Random(7)
     gold = [order(draw.sample(SINGLE, each)) for _ in range(97)]
     cells = [sign.join(labels) for labels in gold]
-    name = {"\t": "tab", " ": "space"}.get(sign) or (sign if sign.strip().isalpha() else sign.strip() or sign)
-    with pytest.raises(
-        ValueError, match=f"look like several labels, .*: pass --separator {re.escape(repr(name))}, or "
-    ):
+    name = {"\t": "tab", " ": "space", "<br>": "newline", "<br/>": "newline"}.get(sign, sign)
+    name = name if name.strip().isalpha() else name.strip() or name
+    with pytest.raises(ValueError, match=f"look like several labels, .*: pass --separator '{re.escape(name)}', or "):
         read(*cells)
     assert read(*cells, separator=sign)[0] == gold
     assert len(read(*cells, separator="none")[0][0]) == 1
@@ -231,6 +231,27 @@ def test_a_sign_at_the_end_of_every_cell_is_a_separator():
     with pytest.raises(ValueError, match="cells such as 'mice;' look like several labels"):
         read(*["mice;", "rats;"] * 5)
     assert read("mice;", "rats;", separator=";")[0] == [["mice"], ["rats"]]
+
+
+@pytest.mark.parametrize(
+    ("cells", "separator"),
+    [
+        (["- mice\n- red rats", "* cats"], "newline"),
+        (["1. mice\n2. red rats", "1) cats"], "newline"),
+        (["<ul><li>mice</li><li>red rats</li></ul>", "<ul><li>cats</li></ul>"], "newline"),
+        (['<a href="/7">mice</a>, <a href="/9">red rats</a>', '<a href="/5">cats</a>'], ","),
+        (["7;#mice;#9;#red rats", "5;#cats"], ";#"),
+        (['"mice" , "red rats"', "cats"], ","),
+    ],
+)
+def test_bullets_markup_quotes_and_ids_are_no_part_of_joined_labels(cells, separator):
+    assert read(*cells, separator=separator)[0] == [["mice", "red rats"], ["cats"]]
+
+
+def test_a_sign_within_quotes_separates_nothing():
+    cells = ['"Milk, human",mice', 'rats,"Milk, human"', '5" pipe', "it's"]
+    assert read(*cells, separator=",")[0] == [["Milk, human", "mice"], ["rats", "Milk, human"], ['5" pipe'], ["it's"]]
+    assert read('5" pipe;7" pipe', "mice", separator=";")[0][0] == ['5" pipe', '7" pipe']
 
 
 def test_a_second_separator_is_mentioned_and_read():
@@ -302,6 +323,8 @@ def test_other_lists_of_two_numbers_need_names(cells, separator):
         ("WAHR", "FALSCH"),
         ("sí", "no"),
         ("\u2713", ""),
+        ("*", ""),
+        ("\u25cb", "\u00d7"),
         ("\u2611", "\u2610"),
         ("\u0418\u0421\u0422\u0418\u041d\u0410", "\u041b\u041e\u0416\u042c"),
     ],
@@ -315,7 +338,7 @@ def test_columns_of_zeros_and_ones_are_labels(yes, no):
         see(table, ["rude", "off topic"]).read({"rude": -1})
 
 
-@pytest.mark.parametrize(("yes", "no"), [(1, -1), (80, 10), ("ja", "no"), ("*", "")])
+@pytest.mark.parametrize(("yes", "no"), [(1, -1), (80, 10), ("ja", "no"), ("*", "#")])
 def test_columns_that_only_look_like_zeros_and_ones_are_refused(yes, no):
     table = [{"rude": yes, "off topic": no}, {"rude": no, "off topic": yes}, {"rude": no, "off topic": no}]
     with pytest.raises(ValueError, match="write 1 in the columns of a document's labels and 0 in others, or pass"):
@@ -404,7 +427,7 @@ def test_numbers_and_missing_cells_are_read(cells, expected):
 
 def test_words_that_may_stand_for_no_label_are_mentioned():
     assert "'None' is no label" in read("mice", "None")[1]
-    for word in ("none", "unknown", "K.A.", "nicht zutreffend"):
+    for word in ("none", "unknown", "K.A.", "nicht zutreffend", "0"):
         labels, note = read("mice", word, "rats")
         assert labels[1] == [word]
         assert f"{word!r} is a label: leave cells empty where a document has none" in note
@@ -412,7 +435,13 @@ def test_words_that_may_stand_for_no_label_are_mentioned():
 
 @pytest.mark.parametrize(
     ("cells", "kind"),
-    [((0, 1), "yes and no"), (("A1", "B7"), "codes"), (("3.1", "12"), "codes"), ((["J45.9"], ["J45.0"]), "codes")],
+    [
+        ((0, 1), "yes and no"),
+        (("A1", "B7"), "codes"),
+        (("3.1", "12"), "codes"),
+        (("LABEL_0", "LABEL_1"), "codes"),
+        ((["J45.9"], ["J45.0"]), "codes"),
+    ],
 )
 def test_labels_without_meaning_are_noted(cells, kind):
     assert f"a model cannot read the meaning of {kind}: name them with --label_file" in read(*cells)[1]
@@ -421,6 +450,14 @@ def test_labels_without_meaning_are_noted(cells, kind):
 @pytest.mark.parametrize("cells", [("mice", "rats"), ("B2B sales", "C3"), ("5 stars", "1 star"), ("音乐", "体育")])
 def test_labels_with_words_are_not_noted(cells):
     assert "meaning" not in read(*cells)[1]
+
+
+def test_what_spreadsheets_change_and_a_second_header_are_noted():
+    assert "the id '02. Mrz' looks like a number that a spreadsheet has changed" in read("02. Mrz", "mice")[1]
+    cells = ["mice", "rats", "cats"] * 10
+    note = "'Choose a topic:' is only in the first row: if it is a second row of names, remove it"
+    assert note in read("Choose a topic:", *cells)[1]
+    assert "only in the first row" not in read("Choose a topic:", *cells, "dogs")[1] + read(*cells)[1]
 
 
 def test_words_for_missing_cells_are_labels_where_they_are_known_or_requested():
@@ -469,6 +506,7 @@ def test_class_numbers_are_lines_of_the_label_file():
     assert read("0,2", "1", "", known=known, separator=",")[0] == [["mice", "cats"], ["rats"], []]
     assert read(1, 2, known=known)[0] == [["1"], ["2"]]  # from 0, or from 1
     assert read(0, 1, known=["0", "1"])[0] == [["0"], ["1"]]
+    assert read("0", "4", known=["000", "001", "004"])[0] == [["0"], ["4"]]  # reported as unknown
 
 
 @pytest.mark.parametrize("sign", ["; ", "|", " "])

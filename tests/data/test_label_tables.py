@@ -110,7 +110,7 @@ def test_a_text_has_a_label_on_each_line(write, name):
     assert load_labels(path, report=report).names == ["delivery", "invoice, late", "caf\xe9", "pass word", "Delivery"]
     assert report.left_out == {"repeated": 2}
     assert report.notes == [
-        "2 labels differ from others in upper and lower case only, such as 'delivery' and 'Delivery'"
+        "2 labels differ from others in case, spaces or punctuation only, such as 'delivery' and 'Delivery'"
     ]
 
 

@@ -167,7 +167,7 @@ def test_forms_of_a_name_are_one_label_and_cases_are_noted(read):
     table = frame([(f"text {number}", [name]) for number, name in enumerate(names)], "".join)
     _, labels, said = read("a.csv", csv_of(table))
     assert sorted(labels.ids) == ["Café", "Trade", "trade"]
-    note = "note: 2 labels differ from others in upper and lower case only, such as 'trade' and 'Trade'"
+    note = "note: 2 labels differ from others in case, spaces or punctuation only, such as 'trade' and 'Trade'"
     assert f"{note}: they count as different labels" in said
 
 

@@ -4,6 +4,8 @@ import gzip
 import json
 import tracemalloc
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from written_tables import content
 
@@ -455,6 +457,14 @@ def test_classes_of_a_parquet_file_of_the_hub_get_their_names(dataset_of, tmp_pa
     assert [row["labels"] for row in table_of(rows.with_format("numpy"))[0]] == [["mice"], ["rats"]]
     rows.to_parquet(tmp_path / "a.parquet")
     assert [row["labels"] for row in load(tmp_path / "a.parquet")[0]] == [["mice"], ["rats"]]
+
+
+def test_maps_and_bytes_of_parquet_are_read(write, load):
+    tags = pa.array([[("mice", 0.9), ("rats", 0.1)], []], pa.map_(pa.string(), pa.float64()))
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"text": [b"On mice.", b"On \xc3\xbc."], "labels": tags}), sink)
+    rows = load(write("a.parquet", sink.getvalue().to_pybytes()))[0]
+    assert [(row["text"], row["labels"]) for row in rows] == [("On mice.", ["mice"]), ("On \xfc.", [])]
 
 
 def test_datasets_without_the_columns_are_refused(dataset_of):

