@@ -34,6 +34,9 @@ NEIGHBOURS = 2 * LEXICAL_BUCKETS
 
 _HIGHEST_COUNT = 2048
 
+_LONGEST_TITLE = 200
+"""Number of characters up to which a text of a single line is a title."""
+
 
 @dataclass(frozen=True, eq=False)
 class LexicalFeatures:
@@ -100,13 +103,14 @@ def list_features(texts: Iterable[str]) -> dict[str, list[list[int]]]:
 def count_features(text: str) -> dict[int, int]:
     """Counts the lexical features of a text, in ascending order, up to 2,048 of each.
 
-    Words in the title, the first line of a multi-line text, count three times. Features of the
-    title occur once more, plus `LEXICAL_BUCKETS`.
+    Words in the title, the first line of a multi-line text, count three times. Features of the title occur once
+    more, plus `LEXICAL_BUCKETS`. A short text of a single line is a title, too, but its words count once.
     """
     title, _, rest = text.strip().partition("\n")
     counts = _count(text)
-    for feature, number in _count(title if rest else "").items():
-        counts[feature] += 2 * number
+    has_title = bool(rest) or len(title) <= _LONGEST_TITLE
+    for feature, number in _count(title if has_title else "").items():
+        counts[feature] += 2 * number * bool(rest)
         counts[LEXICAL_BUCKETS + feature] = number
     return {feature: min(counts[feature], _HIGHEST_COUNT) for feature in sorted(counts)}
 

@@ -56,6 +56,16 @@ def test_words_of_a_title_count_three_times_and_follow_once_more():
     assert count_features("iron milk\n") == count_features(" \niron milk") == count_features("iron milk")
 
 
+def test_a_short_text_of_one_line_is_a_title_whose_words_count_once():
+    words = dict.fromkeys(sorted(lexical_features("iron milk")), 1)
+    assert count_features("iron milk") == words | {LEXICAL_BUCKETS + feature: 1 for feature in words}
+    longer = "milk " * 50 + "iron"
+    assert set(count_features(longer)) == set(words)
+    assert set(count_features(f"iron\n{longer}")) == set(words) | {
+        LEXICAL_BUCKETS + f for f in lexical_features("iron")
+    }
+
+
 def test_features_of_a_batch_are_padded_to_the_longest_document():
     features = LexicalFeatures.of(pad_features(list_features(["iron", "", "iron ore, iron"])))
     assert features.mask.sum(1).tolist() == [len(count_features(text)) for text in ("iron", "", "iron ore, iron")]

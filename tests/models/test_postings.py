@@ -55,7 +55,7 @@ WEIGHTS = {"unseen": {"joint": 1.0, "match": 1.5, "coverage": 0.75}}
 def compute_terms(text, label, idf, default):
     """Computes match, coverage and title of a document and a label by the docstring of `Postings`."""
     document, match, coverage, titled = Counter(count_features(text)), 0.0, 0.0, 0.0
-    title = lexical_features(text.split("\n")[0]) if "\n" in text else []
+    title = lexical_features(text.split("\n")[0]) if "\n" in text or len(text) <= 200 else []
     description = [feature for feature in lexical_features(label.description) if feature % 2 == 0]
     names = [lexical_features(name) for name in (label.name, *label.synonyms)]
     for ids, share in [(description, 0.6), *((ids, 1.0) for ids in names)]:
