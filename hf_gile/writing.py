@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from stat import S_ISDIR, S_ISREG
+from stat import S_ISREG
 
 from filelock import FileLock, Timeout
 from huggingface_hub.constants import HF_HOME
@@ -65,7 +65,7 @@ def new_files(
         return
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(folder):
-        _complete(folder)
+        complete(folder)
         with _name_destination(folder), saving_gile.new_files(folder, find_stale, _record_save) as new:
             yield new
         _forget(folder)
@@ -98,10 +98,13 @@ def complete(folder: Path) -> bool:
         OSError: If the folder cannot be written to.
         ValueError: If new files were changed meanwhile.
     """
-    if not _record(folder).is_file():
+    record = _record(folder)
+    if not record.is_file():
         return False
     with exclusive_lock(folder):
-        return _complete(folder)
+        if record.is_file():  # no other process has completed it meanwhile
+            _finish(folder, **json.loads(record.read_bytes()))
+    return True
 
 
 def check_files(folder: Path) -> None:
@@ -111,39 +114,19 @@ def check_files(folder: Path) -> None:
             raise ValueError(f"{folder}: {problem}")
 
 
-def _complete(folder: Path) -> bool:
-    if not _record(folder).is_file():
-        return False
-    try:
-        record = json.loads(_record(folder).read_bytes())
-        staging = folder / record["staging"]
-        files = record["files"]
-        stale = record["stale"]
-    except (LookupError, RecursionError, TypeError, ValueError):
-        raise ValueError(f"{_record(folder)}, the record of an interrupted save, is damaged: remove it") from None
-    if not staging.is_dir() or staging.is_symlink():
-        _forget(folder)
-        return False
-    for path in staging.rglob("*"):
-        if files and not _is_unchanged(path, files.get(path.relative_to(staging).as_posix())):
-            raise ValueError(f"{path} was changed after a save was interrupted: remove {staging} to give up this save")
-    try:
-        if files:
-            check_targets(folder, [*files, *stale])
-            move_files(folder, staging, list(files), stale)
-    except OSError as error:
-        raise OSError(f"{folder}: a save was interrupted and cannot be completed: {error}") from error
-    shutil.rmtree(staging)
+def _finish(folder: Path, staging: str, files: dict[str, str], stale: list[str]) -> None:
+    """Moves the other files of a save as recorded, and removes the folder they were in."""
+    new = folder / staging
+    if new.is_dir() and not new.is_symlink():
+        for path in new.rglob("*") if files else ():
+            name = path.relative_to(new).as_posix()
+            is_same = path.is_dir() or (path.is_file() and compute_digest(path) == files.get(name))
+            if path.is_symlink() or not is_same:
+                raise ValueError(f"{path} was changed after a save was interrupted: remove {new} to give up this save")
+        check_targets(folder, [*files, *stale])
+        move_files(folder, new, files, stale)
+        shutil.rmtree(new)
     _forget(folder)
-    return True
-
-
-def _is_unchanged(path: Path, digest: str | None) -> bool:
-    """Checks whether a path is a folder, or a file with this digest, if it has one."""
-    mode = path.lstat().st_mode
-    if not S_ISREG(mode):
-        return S_ISDIR(mode)
-    return digest is None or digest == compute_digest(path)
 
 
 def _record(folder: Path) -> Path:
