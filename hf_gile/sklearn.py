@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from transformers import TrainingArguments
 
 from .data.joined_labels import joined_by
-from .data.label_cells import are_lists, has_lists
-from .data.label_columns import LabelColumn, see
+from .data.label_columns import see
 from .data.zero_shot import hash_order, seen_first
 from .extras import needs_extra
 from .models.labels_gile import Label, LabelSet
@@ -184,7 +183,10 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
             gold = [[names[column] for column in rows[row].indices] for row in range(rows.shape[0])]
             classes: list[Any] = names
             self._form = "sparse" if issparse(y) else "table"
-        elif table is not None and _see_cells(table).form == "plain":
+        elif table is not None:
+            texts = [cell for cell in table.tolist() if isinstance(cell, str)]
+            if (sign := joined_by(texts)) is not None:
+                raise ValueError(f"y: {texts[0]!r} looks like several labels joined by {sign!r}: split it into a list")
             classes = np.unique(table).tolist()
             gold = [[str(label)] for label in table.tolist()]
             self._form = "single"
@@ -193,9 +195,8 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
             if len(classes) + len(label_map.keys() - set(map(str, classes))) < 2:
                 raise ValueError(f"y has only one class, {classes}: at least two classes are needed")
         else:
-            cells = list(y)
-            column = _see_cells(cells)
-            gold = [column.read({"y": _as_list(cell)}) for cell in cells]
+            rows = [{"y": list(cell)} for cell in y]
+            gold = list(map(see(rows, ("y",)).read, rows))
             self._form = "lists"
             classes = sorted(set(chain.from_iterable(gold)))
         if isinstance(self.labels, LabelSet):
@@ -328,20 +329,6 @@ def _make_labels(labels: Labels) -> list[Label]:
         labels = ()
     described = labels.items() if isinstance(labels, Mapping) else ((label, "") for label in labels)
     return [Label(str(label), str(label), text) for label, text in described]
-
-
-def _see_cells(cells: Sequence[Any]) -> LabelColumn:
-    """Sees whether labels are lists, also as text; refuses texts that look like several labels."""
-    texts = [str(cell) for cell in cells if isinstance(cell, str)]
-    separator = None if are_lists(texts) or has_lists(texts) else "none"
-    column = see([{"y": _as_list(cell)} for cell in cells], ("y",), separator)
-    if column.form == "plain" and (sign := joined_by(texts)) is not None:
-        raise ValueError(f"y: {texts[0]!r} looks like several labels joined by {sign!r}: split it into a list")
-    return column
-
-
-def _as_list(cell: object) -> object:
-    return list(cell) if isinstance(cell, set | frozenset | np.ndarray) else cell
 
 
 def _are_lists(y: Targets) -> bool:

@@ -759,8 +759,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if bool((self.label_input_ids[:1] == self.config.text_config.pad_token_id).all()):
             raise ValueError(
                 "no label set is stored in this model, or its checkpoint was saved without labels (for example, by "
-                "GileModel), or resize_token_embeddings removed words of its labels: call model.set_labels(label_set, "
-                "processor) first, or score other labels with model.gile(..., label_input_ids=...)"
+                "GileModel): call model.set_labels(label_set, processor) first, or score other labels with "
+                "model.gile(..., label_input_ids=...)"
             )
         rows = slice(None) if columns is None else columns
         inputs: dict[str, Any] = {"label_input_ids": self.label_input_ids[rows]}
