@@ -169,8 +169,7 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
                 for row in np.flatnonzero([pandas.isna(cell) or cell == "" for cell in table])[:1]:
                     raise ValueError(f"y[{row}] is missing: leave out texts without a label, or pass lists of labels")
             check_classification_targets(table)
-            if table.ndim == 2:
-                table = column_or_1d(table, warn=True)
+            table = column_or_1d(table, warn=True)
         if is_matrix:
             names = [str(column) for column in getattr(y, "columns", range(table.shape[1]))]
             if label_map and not label_map.keys() >= set(names):

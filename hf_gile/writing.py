@@ -177,12 +177,10 @@ def exclusive_lock(path: Path, waiting: Callable[[], None] | None = None) -> Ite
     try:
         yield
     finally:
-        try:
-            if lock.lock_counter == 1:
-                with suppress(OSError):  # Windows removes it automatically
-                    lock_file.unlink()
-        finally:
-            lock.release()
+        if lock.lock_counter == 1:
+            with suppress(OSError):  # Windows removes it automatically
+                lock_file.unlink()
+        lock.release()
 
 
 @contextmanager

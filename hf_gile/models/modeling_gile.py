@@ -126,13 +126,6 @@ class GileModel(GilePreTrainedModel):
         reads_pretrained = self.config.text_config.reads_pretrained
         return encoder.transformer.get_input_embeddings() if reads_pretrained else encoder.word_embeddings
 
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        """Replaces the table of `get_input_embeddings`."""
-        if self.config.text_config.reads_pretrained:
-            self.text_encoder.transformer.set_input_embeddings(value)
-        else:
-            self.text_encoder.word_embeddings = value
-
     def embed_texts(
         self,
         input_ids: Tensor | None = None,
@@ -404,6 +397,8 @@ class GileModel(GilePreTrainedModel):
 
         def score(language: str | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
             text_embeds, attentions = self.embed_texts(**documents, language=language)
+            if not returns_attention:
+                attentions = ()
             codes = label_codes(language if uses_trained_labels else label_space(config, language))
             logits = layer.score(layer.project_texts(text_embeds, language), codes, language)
             return logits, text_embeds, *attentions
@@ -415,7 +410,7 @@ class GileModel(GilePreTrainedModel):
             logits=logits,
             text_embeds=text_embeds,
             label_embeds=label_embeds,
-            attentions=tuple(attentions) if attentions and returns_attention else None,
+            attentions=tuple(attentions) or None,
         )
 
     def _label_embeds(
@@ -632,6 +627,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         def encode(language: str | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
             excluded = documents.pop("excluded")
             text_embeds, attentions = self.gile.embed_texts(**documents, language=language)
+            if not returns_attention:
+                attentions = ()
             text_codes = self.gile.output_layer.project_texts(text_embeds, language)
             if loss_of_codes is not None:
                 return text_codes, text_embeds, *attentions
@@ -650,8 +647,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         elif labels is not None:
             scores = without_infinities(result)
             loss = self.loss_function(logits=scores, labels=labels, config=self.config, **kwargs)
-        returned = tuple(attentions) if attentions and returns_attention else None
-        return SequenceClassifierOutput(loss=loss, logits=logits, attentions=returned)
+        return SequenceClassifierOutput(loss=loss, logits=logits, attentions=tuple(attentions) or None)
 
     def _check_loss_arguments(self, labels: Tensor | None, arguments: dict[str, Any]) -> None:
         """Refuses unknown arguments of the loss, and a loss of `Trainer` that would be wrong."""

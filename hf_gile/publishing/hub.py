@@ -267,10 +267,10 @@ def _compare(file: Path, remote: RepoFile | None) -> Status:
     if remote is None:
         return "new"
     is_same = file.stat().st_size == remote.size
-    if is_same and remote.lfs is None:
-        is_same = git_hash(file.read_bytes()) == remote.blob_id
-    elif is_same:
+    if is_same and remote.lfs is not None:
         is_same = compute_digest(file) == remote.lfs.sha256
+    elif is_same:
+        is_same = git_hash(file.read_bytes()) == remote.blob_id
     if is_same:
         return "unchanged"
     return "changed"

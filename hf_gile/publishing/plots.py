@@ -50,7 +50,7 @@ def calibration_plot(reliability: Reliability, path: str | PathLike[str]) -> boo
     with needs_extra("train", "the figures of a card"):
         from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.4, 3.4) if len(drawn) > 1 else (4.4, 4.2), layout="constrained")
+    figure = Figure(figsize=(2 + 2.4 * len(drawn), 4), layout="constrained")
     axes = figure.subplots(1, len(drawn), squeeze=False)[0]
     for axis, (group, points) in zip(axes, drawn.items(), strict=True):
         _draw_group(axis, group, points)
