@@ -188,7 +188,10 @@ class LabelIndex:
         return f"LabelIndex({len(self)} labels, each {kind})"
 
     def scores(
-        self, text_codes: Tensor, columns: Tensor | None = None, lexical: LexicalFeatures | None = None
+        self,
+        text_codes: Tensor,
+        columns: Tensor | None = None,
+        lexical: LexicalFeatures | None = None,
     ) -> Tensor:
         """Scores documents against all labels, or against some.
 
@@ -211,7 +214,11 @@ class LabelIndex:
         return compute_scores(text_codes, codes, lambda rows: bias(rows)[:, columns.to(codes.device)])
 
     def top_k(
-        self, text_codes: Tensor, k: int, approximate: bool = False, lexical: LexicalFeatures | None = None
+        self,
+        text_codes: Tensor,
+        k: int,
+        approximate: bool = False,
+        lexical: LexicalFeatures | None = None,
     ) -> TopLabels:
         """Returns the k best labels of each document, without storing all scores (unless k exceeds L / 2).
 
@@ -418,7 +425,11 @@ class LabelIndex:
         names = {name: f"label_index-{checksum}.{name}" for name, checksum in checksums.items()}
         for name, file in files.items():
             file.replace(folder / names[name])
-        head = {"format_version": FORMAT_VERSION, "codes": names["safetensors"], "labels": names["jsonl"]}
+        head = {
+            "format_version": FORMAT_VERSION,
+            "codes": names["safetensors"],
+            "labels": names["jsonl"],
+        }
         head |= {name: getattr(self, name) for name in _HEAD}
         head["checksums"] = checksums | {"head": _checksum_of_head(head)}
         with whole_file(folder / INDEX_FILE) as written:
@@ -430,7 +441,11 @@ class LabelIndex:
     @classmethod
     @torch.inference_mode(False)
     def from_pretrained(
-        cls, folder: str | PathLike[str], model: Scorer | None = None, mmap: bool = True, verify: bool = True
+        cls,
+        folder: str | PathLike[str],
+        model: Scorer | None = None,
+        mmap: bool = True,
+        verify: bool = True,
     ) -> "LabelIndex":
         """Loads an index from a folder.
 
@@ -461,7 +476,10 @@ class LabelIndex:
                 "upgrade hf-gile (pip install -U hf-gile), or build the index again"
             )
         try:
-            files = {"safetensors": _check_file(folder, head["codes"]), "jsonl": _check_file(folder, head["labels"])}
+            files = {
+                "safetensors": _check_file(folder, head["codes"]),
+                "jsonl": _check_file(folder, head["labels"]),
+            }
             checksums = head.pop("checksums")
             if checksums["head"] != _checksum_of_head(head):
                 raise ValueError(f"the checksum of {file} does not match")
@@ -578,7 +596,11 @@ def _check_file(folder: Path, name: Any) -> Path:
 
 
 def _stored(
-    model: Scorer, language: str | None, label_language: str | None, batch_size: int, dtype: torch.dtype | None
+    model: Scorer,
+    language: str | None,
+    label_language: str | None,
+    batch_size: int,
+    dtype: torch.dtype | None,
 ) -> tuple[LabelSet, Tensor]:
     """Returns the stored labels of a language, or all, and their codes."""
     label_set = getattr(model, "label_set", None)
