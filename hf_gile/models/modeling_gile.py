@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
-from transformers.utils import ModelOutput, can_return_tuple
+from transformers.utils import ModelOutput, can_return_tuple, logging
 
 from .configuration_gile import GileConfig
 from .label_embeds_gile import (
@@ -42,6 +42,8 @@ from .scoring_gile import JointInputLabelEmbedding, LinearOutput, Neighbours, To
 from .stored_labels_gile import StoredLabels, compute_state
 from .text_encoders_gile import PRETRAINED, StaticEncoder, WordEncoder, mean_of_words, rms_normalized
 
+_logger = logging.get_logger(__name__)
+
 
 @dataclass
 class GileModelOutput(ModelOutput):
@@ -54,23 +56,49 @@ class GileModelOutput(ModelOutput):
         attentions: With `output_attentions=True`, the word attention `(B, W)` of a WAN, or the word attention `(B, S,
             W)` and sentence attention `(B, S)` of a HAN; for averages, their weights. For a pretrained encoder, these
             are the weights of the pooling, which are missing if `pooled_embeds` were passed.
+        hidden_states: With `output_hidden_states=True`, those of each layer of a pretrained encoder, `(B, W, P)` or
+            `(B, S, W, P)`, zero for padding. Word encoders have none.
     """
 
     logits: Tensor | None = None
     text_embeds: Tensor | None = None
     label_embeds: Tensor | None = None
     attentions: tuple[Tensor, ...] | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
 
 
-def _returns_attention(config: GileConfig, arguments: dict[str, Any]) -> bool:
-    """Removes the options of returned parts from the arguments of a call; returns whether to return attention."""
-    if arguments.pop("output_hidden_states", None):
-        raise ValueError(
-            "GILE models return no hidden states: for those of a pretrained encoder, call "
-            "model.gile.text_encoder.transformer"
-        )
-    value = arguments.pop("output_attentions", None)  # peft passes None
-    return getattr(config, "output_attentions", False) if value is None else value
+class _ReturnedParts:
+    """Collects attention and hidden states, if requested in a call of a model or in its configuration.
+
+    Args:
+        config: A `GileConfig`.
+        arguments: Arguments of the call, of which `output_attentions` and `output_hidden_states` are removed.
+    """
+
+    def __init__(self, config: GileConfig, arguments: dict[str, Any]) -> None:
+        self.wanted: dict[str, bool] = {}
+        for name in ("attentions", "hidden_states"):
+            value = arguments.pop(f"output_{name}", None)  # peft passes None
+            self.wanted[name] = getattr(config, f"output_{name}", False) if value is None else value
+        if self.wanted["hidden_states"] and not config.text_config.reads_pretrained:
+            _logger.warning_once("output_hidden_states: only pretrained encoders have hidden states to return")
+            self.wanted["hidden_states"] = False
+
+    def embed_texts(
+        self, gile: "GileModel", documents: dict[str, Tensor | None], language: str | None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Encodes documents; returns their vectors, and attention followed by hidden states."""
+        states: list[Tensor] = []
+        hidden_states = states if self.wanted["hidden_states"] else None
+        text_embeds, attentions = gile.embed_texts(**documents, language=language, hidden_states=hidden_states)
+        self.num_attentions = len(attentions)
+        return text_embeds, (*attentions, *states)
+
+    def split(self, parts: list[Tensor]) -> dict[str, tuple[Tensor, ...]]:
+        """Returns the requested fields of the output, if there are any."""
+        number = self.num_attentions
+        fields = {"attentions": tuple(parts[:number]), "hidden_states": tuple(parts[number:])}
+        return {name: values for name, values in fields.items() if values and self.wanted[name]}
 
 
 class GileModel(GilePreTrainedModel):
@@ -133,6 +161,7 @@ class GileModel(GilePreTrainedModel):
         inputs_embeds: Tensor | None = None,
         language: str | None = None,
         pooled_embeds: Tensor | None = None,
+        hidden_states: list[Tensor] | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Encodes documents: returns document vectors and attention.
 
@@ -143,6 +172,7 @@ class GileModel(GilePreTrainedModel):
             language: Language of the documents; optional if there is only one.
             pooled_embeds: `(B, P)`, or `(B, S, P)` for windows, precomputed output of the pretrained encoder for these
                 documents (`hf_gile.training.add_pooled_embeds`). A bag also needs `input_ids`.
+            hidden_states: List to which those of each layer of a pretrained encoder are added, as in `GileModelOutput`.
 
         Returns:
             `(B, H)` document vectors, and attention weights as in `GileModelOutput`. A document without words gets the
@@ -180,7 +210,8 @@ class GileModel(GilePreTrainedModel):
             distinct, positions = torch.unique(words, return_inverse=True)
             retained = torch.rand(len(positions), len(distinct), device=positions.device) >= text.word_dropout
             mask = mask & retained.gather(1, positions.flatten(1)).view(mask.shape)
-        document, attentions = self.text_encoder(input_ids, mask, inputs_embeds, pooled_embeds, language)
+        inputs = (input_ids, mask, inputs_embeds, pooled_embeds, language, hidden_states)
+        document, attentions = self.text_encoder(*inputs)
         return self.with_bag(document, input_ids, mask), attentions
 
     def with_bag(self, vectors: Tensor, input_ids: Tensor | None, mask: Tensor | None) -> Tensor:
@@ -371,14 +402,14 @@ class GileModel(GilePreTrainedModel):
             label_embeds: Label vectors e instead of `label_input_ids`, as in `project_labels`.
             language: Language of all documents or of each; optional if there is only one.
             label_language: Language of all labels or of each, as in `project_labels`.
-            kwargs: `postings` of labels, with `lexical_ids` and `lexical_counts` of the documents; and
-                `output_attentions`, whether to return attention, by default as configured.
+            kwargs: `postings` of labels, with `lexical_ids` and `lexical_counts` of the documents; whether to return
+                `output_attentions` and `output_hidden_states` of `GileModelOutput`, by default as configured.
 
         Raises:
             ValueError: If arguments are missing or have a wrong shape.
             TypeError: If an argument is unknown.
         """
-        returns_attention = _returns_attention(self.config, kwargs)
+        returned = _ReturnedParts(self.config, kwargs)
         for name in kwargs.keys() - {"postings", "lexical_ids", "lexical_counts"}:
             raise TypeError(f"forward() got an unexpected keyword argument {name!r}")
         layer = self.output_layer
@@ -396,21 +427,16 @@ class GileModel(GilePreTrainedModel):
             return layer.project_labels(label_embeds, language)
 
         def score(language: str | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
-            text_embeds, attentions = self.embed_texts(**documents, language=language)
-            if not returns_attention:
-                attentions = ()
+            text_embeds, parts = returned.embed_texts(self, documents, language)
             codes = label_codes(language if uses_trained_labels else label_space(config, language))
             logits = layer.score(layer.project_texts(text_embeds, language), codes, language)
-            return logits, text_embeds, *attentions
+            return logits, text_embeds, *parts
 
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
-        logits, text_embeds, *attentions = run_by_language(config, language, documents, score)
+        logits, text_embeds, *parts = run_by_language(config, language, documents, score)
         logits = self.add_words(logits, kwargs.get("postings"), kwargs, text_embeds)
         return GileModelOutput(
-            logits=logits,
-            text_embeds=text_embeds,
-            label_embeds=label_embeds,
-            attentions=tuple(attentions) or None,
+            logits=logits, text_embeds=text_embeds, label_embeds=label_embeds, **returned.split(parts)
         )
 
     def _label_embeds(
@@ -606,7 +632,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
             lexical_ids: `(B, F)` lexical features of the documents, padded with -1; only used in evaluation.
             lexical_counts: `(B, F)` how often each occurs in the document.
             use_cache: Refused. Only the built-in pipelines of Transformers pass it, and would answer wrongly.
-            kwargs: `output_attentions`, as in `GileModel`, and arguments of the loss, as passed by `Trainer`.
+            kwargs: `output_attentions` and `output_hidden_states`, as in `GileModel`, and arguments of the loss, as
+                passed by `Trainer`.
 
         Returns:
             `loss` if there are labels. `logits` `(B, L)`, or None in a training step whose loss reads text codes.
@@ -618,7 +645,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if use_cache is not None:
             raise ValueError(WRONG_PIPELINE)
         check_tensors(labels=labels, excluded_columns=excluded_columns)
-        returns_attention = _returns_attention(self.config, kwargs)
+        returned = _ReturnedParts(self.config, kwargs)
         self._check_loss_arguments(labels, kwargs)
         loss_of_codes = getattr(self.loss_function, "of_codes", None) if labels is not None and self.training else None
         label_codes = cache(partial(self.project_stored_labels, None))
@@ -626,18 +653,16 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
         def encode(language: str | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
             excluded = documents.pop("excluded")
-            text_embeds, attentions = self.gile.embed_texts(**documents, language=language)
-            if not returns_attention:
-                attentions = ()
+            text_embeds, parts = returned.embed_texts(self.gile, documents, language)
             text_codes = self.gile.output_layer.project_texts(text_embeds, language)
             if loss_of_codes is not None:
-                return text_codes, text_embeds, *attentions
+                return text_codes, text_embeds, *parts
             scores = self.gile.score(text_codes, label_codes(label_space(self.config, language)), language)
-            return self.stored_labels.masked(scores, language, excluded), text_embeds, *attentions
+            return self.stored_labels.masked(scores, language, excluded), text_embeds, *parts
 
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
         documents |= {"pooled_embeds": pooled_embeds, "excluded": excluded_columns}
-        result, text_embeds, *attentions = run_by_language(self.config, language, documents, encode)
+        result, text_embeds, *parts = run_by_language(self.config, language, documents, encode)
         words = {"lexical_ids": lexical_ids, "lexical_counts": lexical_counts}
         result = self.gile.add_words(result, postings, words, text_embeds)
         logits = None if loss_of_codes else result
@@ -647,7 +672,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         elif labels is not None:
             scores = without_infinities(result)
             loss = self.loss_function(logits=scores, labels=labels, config=self.config, **kwargs)
-        return SequenceClassifierOutput(loss=loss, logits=logits, attentions=tuple(attentions) or None)
+        return SequenceClassifierOutput(loss=loss, logits=logits, **returned.split(parts))
 
     def _check_loss_arguments(self, labels: Tensor | None, arguments: dict[str, Any]) -> None:
         """Refuses unknown arguments of the loss, and a loss of `Trainer` that would be wrong."""
