@@ -62,6 +62,7 @@ class Options:
         shortlist: As `top_k`; also adds these labels with descriptions, as text for the prompt of a language model.
         language: Language of the texts, for a multilingual model.
         label_language: Language of the labels, if it differs.
+        returns_logits: Whether scores are logits, without calibration; set by `StoredLabelsPipeline`.
 
     Raises:
         ValueError: If a value is invalid.
@@ -76,6 +77,7 @@ class Options:
     shortlist: int | None = None
     language: str | None = None
     label_language: str | None = None
+    returns_logits: bool = False
 
     def __post_init__(self) -> None:
         kinds: dict[str, type] = {"language": str, "label_language": str}
@@ -205,7 +207,7 @@ class LabelScoringPipeline(Pipeline):
             logging.get_logger(__name__).warning_once(
                 "hypothesis_template is ignored: GILE models read labels without a template"
             )
-        names = [field.name for field in fields(Options)]
+        names = [field.name for field in fields(Options) if field.name != "returns_logits"]
         for name in options:
             if name not in names:
                 raise ValueError(
@@ -333,7 +335,7 @@ class LabelScoringPipeline(Pipeline):
             if force_label is None:
                 force_label = config.force_label and self._has_all_seen(labels, side)
         seen = None
-        if config.calibration:
+        if config.calibration and not options.returns_logits:
             seen = self._label_facts("seen", labels, side)
         choice = Choice(
             is_multi_label=multi_label,
@@ -342,6 +344,7 @@ class LabelScoringPipeline(Pipeline):
             force_label=bool(force_label),
             calibration=config.calibration,
             seen=seen,
+            returns_logits=options.returns_logits,
         )
         answers: dict[int, TopLabels] = {}
         long = [row for row in positions if row in read.pieces]
@@ -354,7 +357,7 @@ class LabelScoringPipeline(Pipeline):
             # The mean of logits is the logit of the mean.
             means = torch.stack([piece.mean(0) for piece in pieces]) if options.long_texts == "mean" else pieces
             answers |= zip(long, best_labels(means, side.codes, side.addend(read, long), choice), strict=True)
-        if labels is None and options.multi_label is None:
+        if labels is None and options.multi_label is None and not options.returns_logits:
             self._watch([answer.scores for answer in answers.values()])
         if any(bool(answer.scores.isnan().any()) for answer in answers.values()):
             raise ValueError(
@@ -468,10 +471,10 @@ class StoredLabelsPipeline(LabelScoringPipeline):
         Args:
             inputs: A text, `{"text": text, "text_pair": text}`, a list, or a generator or dataset of these. A pair is
                 read as a text of two lines, such as a title and a text.
-            options: `top_k`, the number of labels, None for all, by default the best; `function_to_apply`, "sigmoid" or
-                "softmax", by default as the model was trained; `language`, `long_texts`, `batch_size` and
-                `num_workers`, as in `LabelScoringPipeline`. `padding`, `truncation` and `max_length` are accepted, but
-                a text is always cut to the length that the model reads.
+            options: `top_k`, the number of labels, None for all, by default the best; `function_to_apply`, "sigmoid",
+                "softmax", or "none" for logits without calibration, by default as the model was trained; `language`,
+                `long_texts`, `batch_size` and `num_workers`, as in `LabelScoringPipeline`. `padding`, `truncation` and
+                `max_length` are accepted, but a text is always cut to the length that the model reads.
 
         Returns:
             For each text `{"label": name, "score": probability}`; with `top_k`, a list of these, best first. As in the
@@ -488,10 +491,17 @@ class StoredLabelsPipeline(LabelScoringPipeline):
 
     def read_text(self, text: object, name: str) -> Any:
         """Returns a checked document, which may be a pair of texts; `name` is for errors."""
-        if isinstance(text, Mapping) and "text" in text and not text.keys() - {"text", "text_pair"}:
-            parts = [part for part in (text["text"], text.get("text_pair")) if part is not None]
-            text = parts[0] if len(parts) == 1 else "\n".join(map(str, parts))
-        return super().read_text(text, name)
+        if not isinstance(text, Mapping) or "text" not in text or text.keys() - {"text", "text_pair"}:
+            return super().read_text(text, name)
+        content = super().read_text(text["text"], name)
+        pair = text.get("text_pair")
+        if pair is None:
+            return content
+        if not isinstance(content, str) or not isinstance(pair, str):
+            raise ValueError(
+                f"{name}: text and text_pair must be texts, got {type(content).__name__} and {type(pair).__name__}"
+            )
+        return super().read_text(f"{content}\n{pair}", name)
 
     def _sanitize_parameters(  # type: ignore[override]
         self,
@@ -512,18 +522,18 @@ class StoredLabelsPipeline(LabelScoringPipeline):
         chosen = super()._sanitize_parameters(**options, top_k=None if top_k == "" else top_k)[1]
         if function_to_apply is not None:
             name = str(getattr(function_to_apply, "value", function_to_apply)).lower()
-            if name not in ("sigmoid", "softmax"):
-                raise ValueError(f"function_to_apply must be 'sigmoid' or 'softmax', got {name!r:.100}")
-            chosen["multi_label"] = name == "sigmoid"
+            if name not in ("sigmoid", "softmax", "none"):
+                raise ValueError(f"function_to_apply must be 'sigmoid', 'softmax' or 'none', got {name!r:.100}")
+            chosen |= {"multi_label": name != "softmax", "returns_logits": name == "none"}
         if top_k == "":
             return {}, chosen, {}
         return {}, chosen | {"top_k": top_k}, {"returns_list": True}
 
     def _check_truncation(self, truncation: object, max_length: int | None) -> None:
         """Refuses options of the tokenizer that would change which part of a text is read."""
+        limit = self.processor.max_document_words
         if truncation in (False, "do_not_truncate"):
             raise ValueError("truncation=False: texts are always cut; long_texts='max' reads them in pieces")
-        limit = self.processor.max_document_words
         if max_length is not None and max_length < limit:
             raise ValueError(
                 f"max_length={max_length}: this model reads up to {limit} words or tokens of a text; leave it out"

@@ -49,6 +49,7 @@ class LabelCache:
     def __init__(self, max_bytes: int = LABEL_CACHE_BYTES) -> None:
         check_whole_number("label_cache_bytes", max_bytes, 0)
         self.max_bytes = max_bytes
+        self.num_bytes = 0
         self._lock = threading.Lock()
         self._codes: OrderedDict[Hashable, _Codes] = OrderedDict()
         # Maps names to their label set while its codes are cached.
@@ -98,17 +99,20 @@ class LabelCache:
         """Returns the `(L, J)` codes of labels, computed again if the state or the codes themselves have changed."""
         with self._lock:
             known = self._codes.get(key)
-            if known is not None:
-                self._codes.move_to_end(key)
         if known is not None and known.codes._version == known.version and known.state == state:
+            with self._lock:
+                if key in self._codes:  # unless another thread has dropped it
+                    self._codes.move_to_end(key)
             return known.codes
         codes = make()
-        if codes.nbytes <= self.max_bytes:
-            with self._lock:
-                self._codes[key] = _Codes(codes, codes._version, state)
-                self._codes.move_to_end(key)
-                while sum(cached.codes.nbytes for cached in self._codes.values()) > self.max_bytes:
-                    self._codes.popitem(last=False)
+        computed = _Codes(codes, codes._version, state)
+        with self._lock:
+            self._drop(key)
+            if codes.nbytes <= self.max_bytes:
+                self._codes[key] = computed
+                self.num_bytes += codes.nbytes
+            while self._codes and codes.nbytes <= self.max_bytes < self.num_bytes:
+                self._drop(next(iter(self._codes)))
         return codes
 
     def known_codes(self, key: Hashable) -> Tensor:
@@ -124,6 +128,11 @@ class LabelCache:
                 "without gradients, before torch.export"
             )
         return known.codes
+
+    def _drop(self, key: Hashable) -> None:
+        """Removes codes from the cache, if cached."""
+        if key in self._codes:
+            self.num_bytes -= self._codes.pop(key).codes.nbytes
 
 
 class StoredLabels(nn.Module):

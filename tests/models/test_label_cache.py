@@ -29,18 +29,18 @@ def test_least_recently_used_codes_are_evicted_first():
     assert is_cached(cache, labels("a"))
     assert is_cached(cache, labels("c"))
     assert not is_cached(cache, labels("b"))
-    assert len(cache._codes) == 3
+    assert (len(cache._codes), cache.num_bytes) == (3, 60)
 
 
 def test_a_copy_starts_empty_with_the_same_limit():
     cache = LabelCache(max_bytes=60)
     is_cached(cache, labels("a"))
     restored = pickle.loads(pickle.dumps(cache))
-    assert (restored.max_bytes, len(restored._codes)) == (60, 0)
+    assert (restored.max_bytes, restored.num_bytes, len(restored._codes)) == (60, 0, 0)
     assert not is_cached(restored, labels("a"))
 
 
-def test_concurrent_threads_keep_within_the_limit():
+def test_concurrent_threads_keep_the_byte_count_correct():
     cache = LabelCache(max_bytes=60)
 
     def ask(first):
@@ -52,4 +52,4 @@ def test_concurrent_threads_keep_within_the_limit():
 
     with ThreadPoolExecutor(6) as threads:
         list(threads.map(ask, range(6)))
-    assert len(cache._codes) <= 3
+    assert cache.num_bytes == 20 * len(cache._codes) <= 60

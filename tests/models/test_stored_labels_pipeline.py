@@ -76,6 +76,12 @@ def test_probabilities_equal_those_of_label_scoring(make_model, kind, problem, c
         expected = LabelScoringPipeline(model=model, processor=processor)(TEXTS[0], multi_label=multi_label)
         answer = pipe(TEXTS[0], function_to_apply=function, top_k=None)
         assert [entry["score"] for entry in answer] == expected["scores"]
+    with torch.no_grad():
+        logits = model(**processor(TEXTS[:1], return_tensors="pt")).logits[0]
+    answer = pipe(TEXTS[0], function_to_apply="none", top_k=None)
+    assert [entry["score"] for entry in answer] == pytest.approx(
+        sorted(logits.tolist(), reverse=True), rel=1e-5, abs=1e-6
+    )
 
 
 def test_tokenizer_options_are_accepted_unless_they_change_the_text(make_model):
@@ -86,7 +92,7 @@ def test_tokenizer_options_are_accepted_unless_they_change_the_text(make_model):
     for options, message in (
         ({"truncation": False}, "texts are always cut; long_texts='max' reads them in pieces"),
         ({"max_length": 10}, "this model reads up to 11 words or tokens of a text"),
-        ({"function_to_apply": "tanh"}, "must be 'sigmoid' or 'softmax', got 'tanh'"),
+        ({"function_to_apply": "tanh"}, "must be 'sigmoid', 'softmax' or 'none', got 'tanh'"),
         ({"threshold": 0.5}, "the text-classification pipeline has no option 'threshold'; it has top_k"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -94,6 +100,8 @@ def test_tokenizer_options_are_accepted_unless_they_change_the_text(make_model):
     for texts in ({"text": "iron", "title": "a"}, [{"text_pair": "a"}], None):
         with pytest.raises(ValueError, match="must be a text"):
             pipe(texts)
+    with pytest.raises(ValueError, match="inputs: text and text_pair must be texts, got str and list"):
+        pipe({"text": "milk", "text_pair": ["iron"]})
 
 
 def test_the_texts_may_be_called_sequences(make_model):
