@@ -25,6 +25,7 @@ from .models import GileProcessor, Scorer, get_towers, unwrapped
 from .models.labels_gile import Label, LabelSet
 from .models.languages_gile import check_language, get_language_columns
 from .models.lexical_gile import LexicalFeatures, Postings
+from .models.registration import evaluating
 from .models.search_gile import (
     SCORES_AT_ONCE,
     TopLabels,
@@ -168,22 +169,15 @@ class LabelIndex:
         model = unwrapped(model)
         language = check_language(gile.config, language)
         label_language = label_language or language
-        was_training = model.training
-        model.eval()
-        try:
-            with torch.autocast(gile.device.type, enabled=False):
-                if label_set is None:
-                    label_set, codes = _stored(model, language, label_language, batch_size, dtype)
-                else:
-                    codes = project_label_set(model, processor, label_set, language, label_language, batch_size, dtype)
-                build = getattr(model, "build_postings", lambda labels, _: gile.postings(labels))
-                postings = build(label_set, label_language)
-            bias = get_bias(gile, language)
-            model_hash = fingerprint(gile)
-            index = cls(label_set, codes, bias, language, model_hash, label_language, postings)
-        finally:
-            model.train(was_training)
-        return index
+        with evaluating(model), torch.autocast(gile.device.type, enabled=False):
+            if label_set is None:
+                label_set, codes = _stored(model, language, label_language, batch_size, dtype)
+            else:
+                codes = project_label_set(model, processor, label_set, language, label_language, batch_size, dtype)
+            build = getattr(model, "build_postings", lambda labels, _: gile.postings(labels))
+            postings = build(label_set, label_language)
+        bias = get_bias(gile, language)
+        return cls(label_set, codes, bias, language, fingerprint(gile), label_language, postings)
 
     def __len__(self) -> int:
         """Returns the number of labels L."""
@@ -194,7 +188,10 @@ class LabelIndex:
         return f"LabelIndex({len(self)} labels, each {kind})"
 
     def scores(
-        self, text_codes: Tensor, columns: Tensor | None = None, lexical: LexicalFeatures | None = None
+        self,
+        text_codes: Tensor,
+        columns: Tensor | None = None,
+        lexical: LexicalFeatures | None = None,
     ) -> Tensor:
         """Scores documents against all labels, or against some.
 
@@ -217,7 +214,11 @@ class LabelIndex:
         return compute_scores(text_codes, codes, lambda rows: bias(rows)[:, columns.to(codes.device)])
 
     def top_k(
-        self, text_codes: Tensor, k: int, approximate: bool = False, lexical: LexicalFeatures | None = None
+        self,
+        text_codes: Tensor,
+        k: int,
+        approximate: bool = False,
+        lexical: LexicalFeatures | None = None,
     ) -> TopLabels:
         """Returns the k best labels of each document, without storing all scores (unless k exceeds L / 2).
 
@@ -424,7 +425,11 @@ class LabelIndex:
         names = {name: f"label_index-{checksum}.{name}" for name, checksum in checksums.items()}
         for name, file in files.items():
             file.replace(folder / names[name])
-        head = {"format_version": FORMAT_VERSION, "codes": names["safetensors"], "labels": names["jsonl"]}
+        head = {
+            "format_version": FORMAT_VERSION,
+            "codes": names["safetensors"],
+            "labels": names["jsonl"],
+        }
         head |= {name: getattr(self, name) for name in _HEAD}
         head["checksums"] = checksums | {"head": _checksum_of_head(head)}
         with whole_file(folder / INDEX_FILE) as written:
@@ -436,7 +441,11 @@ class LabelIndex:
     @classmethod
     @torch.inference_mode(False)
     def from_pretrained(
-        cls, folder: str | PathLike[str], model: Scorer | None = None, mmap: bool = True, verify: bool = True
+        cls,
+        folder: str | PathLike[str],
+        model: Scorer | None = None,
+        mmap: bool = True,
+        verify: bool = True,
     ) -> "LabelIndex":
         """Loads an index from a folder.
 
@@ -451,16 +460,11 @@ class LabelIndex:
             FileNotFoundError: If the folder has no index.
             ValueError: If the index is damaged, was saved by newer code, or belongs to another model.
         """
-        file = Path(folder) / INDEX_FILE
+        folder = Path(folder)
+        file = folder / INDEX_FILE
         try:
             head = json.loads(file.read_text(encoding="utf-8"))
             version = head["format_version"]
-            if version == FORMAT_VERSION:
-                codes_file, labels_file = (_check_file(Path(folder), head[name]) for name in ("codes", "labels"))
-                checksums = head.pop("checksums")
-                if checksums["head"] != _checksum_of_head(head):
-                    raise ValueError("its checksum does not match")
-                settings = {name: head[name] for name in _HEAD}
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(
                 f"{file} is not the main file of a label index ({type(error).__name__}: {error!s:.500}): build and "
@@ -472,21 +476,29 @@ class LabelIndex:
                 "upgrade hf-gile (pip install -U hf-gile), or build the index again"
             )
         try:
-            for path, name in ((codes_file, "safetensors"), (labels_file, "jsonl")) if verify else ():
+            files = {
+                "safetensors": _check_file(folder, head["codes"]),
+                "jsonl": _check_file(folder, head["labels"]),
+            }
+            checksums = head.pop("checksums")
+            if checksums["head"] != _checksum_of_head(head):
+                raise ValueError(f"the checksum of {file} does not match")
+            for name, path in files.items() if verify else ():
                 if _checksum(path) != checksums[name]:
                     raise ValueError(f"{path} has changed since it was saved")
-            with safe_open(codes_file, framework="pt") as opened:
+            with safe_open(files["safetensors"], framework="pt") as opened:
                 codes = opened.get_tensor("codes")
                 postings = None
                 if "weights" in opened.keys():  # noqa: SIM118, not a mapping
                     postings = Postings(*map(opened.get_tensor, Postings._fields))
                     if bool((postings.starts.diff(prepend=postings.starts.new_zeros(1)) < 0).any()):
                         raise ValueError("its postings start before those of other texts")  # read out of bounds
-            label_set = LabelSet.load(labels_file)
+            label_set = LabelSet.load(files["jsonl"])
+            settings = {name: head[name] for name in _HEAD}
             index = cls(label_set, codes if mmap else codes.clone(), **settings, postings=postings)
             if verify:
                 finite_codes(index.codes)
-        except (SafetensorError, FileNotFoundError, KeyError, ValueError) as error:
+        except (SafetensorError, FileNotFoundError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{folder}: the index is damaged ({error!s:.500}): build and save it again") from None
         if model is not None:
             index.check_fits(model)
@@ -584,7 +596,11 @@ def _check_file(folder: Path, name: Any) -> Path:
 
 
 def _stored(
-    model: Scorer, language: str | None, label_language: str | None, batch_size: int, dtype: torch.dtype | None
+    model: Scorer,
+    language: str | None,
+    label_language: str | None,
+    batch_size: int,
+    dtype: torch.dtype | None,
 ) -> tuple[LabelSet, Tensor]:
     """Returns the stored labels of a language, or all, and their codes."""
     label_set = getattr(model, "label_set", None)

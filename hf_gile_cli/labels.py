@@ -299,10 +299,9 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool, may_be_new
         new = change(old)
         if new != old and path.is_dir():
             model, processor = load(target, device="cpu")
-            if dry_run:
-                model.set_labels(new, processor)  # raises an error if the labels do not fit the model
-            else:
-                suffix = save_changes(path, model, processor, new)
+            model.set_labels(new, processor)  # raises an error if the labels do not fit the model
+            if not dry_run:
+                suffix = save_changes(path, model, processor)
             known = {label.text for label in old}
             note_unknown_labels(model, processor, [label for label in new if label.text not in known])
         elif new != old and not dry_run:

@@ -308,7 +308,7 @@ def calibrate(options: Calibration) -> None:
         if options.dry_run:
             note("not written")
         else:
-            note(f"written to {folder}{save_changes(folder, loaded, processor, loaded.label_set)}")
+            note(f"written to {folder}{save_changes(folder, loaded, processor)}")
             note_old_card(folder)
 
 

@@ -12,7 +12,7 @@ from .running import counted, note, silence_libraries
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
+    from hf_gile import GileForSequenceClassification, GileProcessor
 
 _CHUNK_SIZE = 10_000
 
@@ -231,10 +231,8 @@ def lock_for_change(path: Path, dry_run: bool = False) -> Iterator[None]:
         yield
 
 
-def save_changes(
-    folder: Path, model: "GileForSequenceClassification", processor: "GileProcessor", label_set: "LabelSet"
-) -> str:
-    """Saves a changed model with new labels over its old version, and encodes the labels of its `index` again.
+def save_changes(folder: Path, model: "GileForSequenceClassification", processor: "GileProcessor") -> str:
+    """Saves a changed model over its old version, and encodes the labels of its `index` again.
 
     The card and all other files stay unchanged. The change is atomic.
 
@@ -244,7 +242,7 @@ def save_changes(
     from hf_gile.publishing import save
 
     has_index = (folder / "index").is_dir()
-    save(folder, model, processor, label_set, index=has_index, card=False)
+    save(folder, model, processor, index=has_index, card=False)
     return "; index rebuilt" if has_index else ""
 
 

@@ -17,6 +17,7 @@ from ..metrics.batch import Array, read_batch
 from ..metrics.calibration import make_gold_mask
 from ..models import GileForSequenceClassification, GileProcessor, unwrapped
 from ..models.losses_gile import IGNORE
+from ..models.registration import evaluating
 from ..models.search_gile import calibrated
 from ..models.texts_gile import pad_rows
 
@@ -217,9 +218,7 @@ def audit(
     if len(texts) != len(labels):
         raise ValueError(f"labels must have a list of ids for each of the {len(texts)} texts, got {len(labels)}")
     auditor = Auditor(model.config.num_labels, most)
-    was_training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         for start in tqdm(range(0, len(texts), batch_size), desc="documents", unit="batch", disable=not progress):
             batch = slice(start, start + batch_size)
             rows = [model.label_set.columns(dict.fromkeys(ids)) for ids in labels[batch]]
@@ -229,8 +228,6 @@ def audit(
             logits = calibrated(logits, model.stored_labels.seen(), model.config.calibration)
             is_single = model.config.problem_type == "single_label_classification"
             auditor.update(logits.softmax(-1) if is_single else logits.sigmoid(), pad_rows(rows, IGNORE))
-    finally:
-        model.train(was_training)
     return auditor.compute()
 
 

@@ -91,8 +91,6 @@ def run_by_language(
     """
     if language is None or isinstance(language, str):
         return run(check_language(config, language), **inputs)
-    if not isinstance(language, Tensor | Sequence):
-        raise ValueError(f"language must be a language, or a language for each row, got {type(language).__name__}")
     check_tensors(**inputs)
     if not isinstance(language, Tensor):
         indices = [config.languages.index(check_language(config, name)) for name in language]

@@ -154,13 +154,6 @@ class GileModel(GilePreTrainedModel):
         reads_pretrained = self.config.text_config.reads_pretrained
         return encoder.transformer.get_input_embeddings() if reads_pretrained else encoder.word_embeddings
 
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        """Replaces the table of `get_input_embeddings`."""
-        if self.config.text_config.reads_pretrained:
-            self.text_encoder.transformer.set_input_embeddings(value)
-        else:
-            self.text_encoder.word_embeddings = value
-
     def embed_texts(
         self,
         input_ids: Tensor | None = None,
@@ -759,8 +752,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if bool((self.label_input_ids[:1] == self.config.text_config.pad_token_id).all()):
             raise ValueError(
                 "no label set is stored in this model, or its checkpoint was saved without labels (for example, by "
-                "GileModel), or resize_token_embeddings removed words of its labels: call model.set_labels(label_set, "
-                "processor) first, or score other labels with model.gile(..., label_input_ids=...)"
+                "GileModel): call model.set_labels(label_set, processor) first, or score other labels with "
+                "model.gile(..., label_input_ids=...)"
             )
         rows = slice(None) if columns is None else columns
         inputs: dict[str, Any] = {"label_input_ids": self.label_input_ids[rows]}

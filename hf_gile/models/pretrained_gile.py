@@ -14,7 +14,6 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
 
-from .checks_gile import check_whole_number
 from .configuration_gile import GileConfig
 from .label_embeds_gile import EMBEDS_FILE, LabelEmbeds
 from .labels_gile import LABELS_FILE
@@ -83,29 +82,18 @@ class GilePreTrainedModel(SavedTogether, PreTrainedModel):
             if module.padding_idx is not None:
                 init.zeros_(module.weight[module.padding_idx])
 
-    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Changes the number of words. If words of stored labels are removed, call `set_labels` again.
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Module:
+        """Returns the word vectors, whose number cannot change.
 
         Raises:
-            ValueError: If the words are tokens of a pretrained encoder, or have vectors in a bag.
+            ValueError: If another number is passed.
         """
-        text = self.config.text_config
-        is_fixed = text.reads_pretrained or self.config.bag_size
-        if is_fixed and new_num_tokens not in (None, text.vocab_size):
+        if new_num_tokens not in (None, self.config.text_config.vocab_size):
             raise ValueError(
-                "the number of tokens of a pretrained encoder or a bag cannot be changed: resize the encoder before "
-                "creating a model with it"
+                f"this model has {self.config.text_config.vocab_size} words; their number cannot be changed: create "
+                "a model for the new tokenizer, or resize a pretrained encoder before creating a model with it"
             )
-        if new_num_tokens is not None:
-            check_whole_number("new_num_tokens", new_num_tokens, text.pad_token_id + 1)
-        resized = super().resize_token_embeddings(new_num_tokens, *args, **kwargs)
-        self.processor_fingerprint = None
-        words = getattr(self, "label_input_ids", None)
-        if words is not None and words.numel() and int(words.max()) >= text.vocab_size:
-            self.label_input_ids = words.new_zeros(len(words), 0)
-            self.config.label_length = 0
-            self.stored_labels.clear_cache()
-        return resized
+        return self.get_input_embeddings()
 
     @classmethod
     def from_pretrained(

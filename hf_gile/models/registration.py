@@ -1,7 +1,10 @@
 """Registers the models with the Auto classes of Transformers."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoProcessor
 
 from ..writing import new_files
@@ -38,6 +41,21 @@ def get_towers(model: object) -> GileModel:
     if not hasattr(gile, "label_parameters"):
         raise ValueError(f"model must be a GileModel or a GileForSequenceClassification, got {type(model).__name__}")
     return gile
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Puts a model in evaluation mode for a while.
+
+    Args:
+        model: The model, which then returns to its mode.
+    """
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
 CLASSES: list[tuple[Any, Any, Any]] = [

@@ -95,9 +95,9 @@ class CardInfo:
     def __post_init__(self) -> None:
         for declared in fields(self):
             value = getattr(self, declared.name)
-            if declared.default is None:
-                _check_text(declared.name, value)
-            else:
+            if declared.default is None and not isinstance(value, str | None):
+                raise ValueError(f"{declared.name} must be a text, got {value!r:.200}")
+            if declared.default is not None:
                 value = _read_list(declared.name, value)
             setattr(self, declared.name, masked_in(value))
         for code in self.language:
@@ -128,11 +128,6 @@ def _read_list(name: str, value: object) -> list[str]:
     if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
         raise ValueError(f"{name} must be a list of texts, got {value!r:.200}; in YAML, quote words such as no")
     return list(value)
-
-
-def _check_text(name: str, value: object) -> None:
-    if not isinstance(value, str | None):
-        raise ValueError(f"{name} must be a text, got {value!r:.200}")
 
 
 def _check_id(name: str, value: str) -> None:

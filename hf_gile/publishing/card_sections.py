@@ -4,7 +4,6 @@ A report may be empty. `figures` are the results of labels and `thresholds` thos
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from itertools import chain, count
 from os import PathLike
 from typing import Any
 
@@ -46,19 +45,15 @@ _NAME = 60
 
 def overview(model: GileForSequenceClassification, labels: LabelSet) -> dict[str, Any]:
     """Returns numbers and names of labels, and values for the code examples."""
-    groups = shown_labels(labels)
-    shown = [label for _, group in groups for label in group]
-    named = [label for _, group in groups for label in group[: 6 if len(groups) == 1 else 3]][:6]
+    shown = shown_labels(labels)
+    named = shown[:6]
     config = model.config
     # A linear unit stores its labels as weights; other models read labels in their language.
-    language = list(config.language_labels)[-1] if config.language_labels else None
+    language = next(reversed(config.language_labels), None)
     about = [label for label in shown if language is None or label.language == language] or shown
     call_language = language or next(iter(config.languages), None)
-    ids = set(labels.ids)
-    new_ids = chain(["my-id"], (f"my-id-{number}" for number in count(2)))
     return {
         "num_labels": f"{len(labels):,}",
-        "new_id": python_text(next(label_id for label_id in new_ids if label_id not in ids)),
         "num_seen": sum(labels.seen),
         "num_unseen": len(labels) - sum(labels.seen),
         "names_all": len(named) == len(labels),
@@ -75,8 +70,7 @@ def label_tables(
 ) -> dict[str, Any]:
     """Returns a table of selected labels with informative columns."""
     supports = {label_id: row["support"] for label_id, row in figures.items()}
-    groups = shown_labels(labels, supports)
-    shown = [label for _, group in groups for label in group]
+    shown = shown_labels(labels, supports)
     columns: list[tuple[str, str, bool, Callable[[Label], str]]] = [
         ("id", ":--", any(label.id != label.name for label in shown), lambda label: escaped(label.id)),
         ("label", ":--", True, lambda label: escaped(label.name, _NAME)),
@@ -103,14 +97,9 @@ def label_tables(
         ("F1", "--:", bool(figures), lambda label: percent(figures.get(label.id, {}).get("f1"))),
     ]
     columns = [column for column in columns if column[2]]
-    rows = []
-    for heading, group in groups:
-        if heading:
-            rows.append([f"**{heading}**" if name == "label" else "" for name, *_ in columns])
-        rows += [[cell(label) for *_, cell in columns] for label in group]
     return {
         "label_columns": [(name, rule) for name, rule, *_ in columns],
-        "label_rows": rows,
+        "label_rows": [[cell(label) for *_, cell in columns] for label in shown],
         "shows_all_labels": len(shown) == len(labels),
     }
 
@@ -202,49 +191,28 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}".rstrip("0").rstrip(".")
 
 
-def shown_labels(
-    labels: Iterable[Label], supports: Mapping[str, int] | None = None, each: int = 5
-) -> list[tuple[str, list[Label]]]:
-    """Selects the labels for a card: frequent, medium, rare and unseen labels.
+def shown_labels(labels: Iterable[Label], supports: Mapping[str, int] | None = None, most: int = 20) -> list[Label]:
+    """Selects labels for a card, evenly spread from the most frequent to the rarest.
 
     Args:
         labels: Any labels.
         supports: Test documents of each label, by id; if enough labels have test documents, only these labels are
             shown, since other labels have no metrics.
-        each: Number of labels of each kind. A set of up to four times this number is shown completely.
-
-    Returns:
-        Headings and labels, the most frequent first, without duplicates. If the most frequent label has less than three
-        times the documents of the rarest, they are a single group. The heading is empty if all labels are shown, if
-        their frequencies are unknown, or if there is a single group.
+        most: Maximum number of labels.
 
     Example:
         >>> labels = [Label(f"L{n}", f"name {n}", seen=n < 40, count=max(0, 40 - n)) for n in range(50)]
-        >>> [(heading, [label.count for label in group]) for heading, group in shown_labels(labels, each=2)]
-        [('Frequent', [40, 39]), ('In the middle', [21, 20]), ('Rare', [2, 1]), ('Never trained on', [0, 0])]
+        >>> [label.count for label in shown_labels(labels, most=5)]
+        [40, 30, 20, 10, 0]
     """
     documents = supports or {}
     # Ties are sorted by id: the order of a label set should not matter.
-    ordered = sorted(labels, key=lambda label: (-label.count, not label.seen, -documents.get(label.id, 0), label.id))
-    if len(ordered) <= 4 * each:
-        return [("", ordered)]
-    trained = [label for label in ordered if label.count > 0]
-    unseen = [label for label in ordered if not label.seen and label.count == 0]
-    groups = []
-    if trained:
-        measured = [label for label in trained if documents.get(label.id, 0) > 0]
-        if len(measured) >= 3 * each:
-            trained = measured
-        middle = max(0, len(trained) - each) // 2
-        groups = [("Frequent", trained[:each])]
-        if trained[0].count < 3 * trained[-1].count:
-            groups = [("Trained on" if unseen else "", trained[: 3 * each])]
-        elif len(trained) >= 3 * each:
-            groups += [("In the middle", trained[middle : middle + each]), ("Rare", trained[-each:])]
-    if not groups:
-        step = len(ordered) / (4 * each)
-        return [("", [ordered[int(index * step)] for index in range(4 * each)])]
-    return groups + ([("Never trained on", unseen[:each])] if unseen else [])
+    ordered = sorted(labels, key=lambda label: (-label.count, not label.seen, label.id))
+    measured = [label for label in ordered if documents.get(label.id)]
+    if len(measured) >= most:
+        ordered = measured
+    number = min(most, len(ordered))
+    return [ordered[index * len(ordered) // number] for index in range(number)]
 
 
 def write_label_table(

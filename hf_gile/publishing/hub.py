@@ -47,6 +47,10 @@ _REFUSALS: dict[int, tuple[type[Exception], str]] = {
 """Error and message by the status of an answer of the Hub."""
 
 
+Status = Literal["new", "changed", "unchanged", "deleted"]
+"""Effect of a push on a file."""
+
+
 @dataclass(frozen=True)
 class PlannedFile:
     """A file of a push.
@@ -59,7 +63,7 @@ class PlannedFile:
 
     path: str
     size: int
-    status: Literal["new", "changed", "unchanged", "deleted"]
+    status: Status
 
 
 @dataclass(frozen=True)
@@ -242,36 +246,34 @@ def _name_repository(files: dict[str, Path], repo_id: str, scratch: Path) -> Non
     """Inserts the name of the repository into the uploaded card, if it has none."""
     if "README.md" not in files:
         return
-    try:
-        text = files["README.md"].read_bytes().decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{files['README.md']} is not UTF-8 ({error.reason}): convert it") from None
-    if UNKNOWN_REPOSITORY in text:
+    card = files["README.md"].read_bytes()
+    if UNKNOWN_REPOSITORY.encode() in card:
         files["README.md"] = scratch / "README.md"
-        files["README.md"].write_bytes(text.replace(UNKNOWN_REPOSITORY, repo_id).encode())
+        files["README.md"].write_bytes(card.replace(UNKNOWN_REPOSITORY.encode(), repo_id.encode()))
 
 
 def _plan(files: dict[str, Path], remote_files: dict[str, RepoFile]) -> list[PlannedFile]:
-    plan = []
-    for path, file in files.items():
-        planned = PlannedFile(path, file.stat().st_size, "changed")
-        if path not in remote_files:
-            planned = replace(planned, status="new")
-        elif _is_same(file, remote_files[path]):
-            planned = replace(planned, status="unchanged")
-        plan.append(planned)
+    plan = [
+        PlannedFile(path, file.stat().st_size, _compare(file, remote_files.get(path))) for path, file in files.items()
+    ]
     for path, remote in remote_files.items():
         if path not in files and is_managed(path):
             plan.append(PlannedFile(path, remote.size, "deleted"))
     return sorted(plan, key=lambda file: file.path)
 
 
-def _is_same(file: Path, remote: RepoFile) -> bool:
-    if file.stat().st_size != remote.size:
-        return False
-    if remote.lfs is None:
-        return git_hash(file.read_bytes()) == remote.blob_id
-    return compute_digest(file) == remote.lfs.sha256
+def _compare(file: Path, remote: RepoFile | None) -> Status:
+    """Returns the effect of a push on a file of the folder."""
+    if remote is None:
+        return "new"
+    is_same = file.stat().st_size == remote.size
+    if is_same and remote.lfs is not None:
+        is_same = compute_digest(file) == remote.lfs.sha256
+    elif is_same:
+        is_same = git_hash(file.read_bytes()) == remote.blob_id
+    if is_same:
+        return "unchanged"
+    return "changed"
 
 
 @contextmanager

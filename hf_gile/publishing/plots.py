@@ -50,12 +50,10 @@ def calibration_plot(reliability: Reliability, path: str | PathLike[str]) -> boo
     with needs_extra("train", "the figures of a card"):
         from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.4, 3.4) if len(drawn) > 1 else (4.4, 4.2), layout="constrained")
-    for index, (group, points) in enumerate(drawn.items(), start=1):
-        axis = figure.add_subplot(1, len(drawn), index)
+    figure = Figure(figsize=(2 + 2.4 * len(drawn), 4), layout="constrained")
+    axes = figure.subplots(1, len(drawn), squeeze=False)[0]
+    for axis, (group, points) in zip(axes, drawn.items(), strict=True):
         _draw_group(axis, group, points)
-        if index == 1:
-            axis.set_ylabel("share that is gold", color=GREY, fontsize=13)
     with whole_file(path) as staged:
         figure.savefig(staged, format="png", dpi=160, transparent=True)
     return True
@@ -67,14 +65,12 @@ def _draw_group(axis: Any, group: str, points: Mapping[str, Sequence[tuple[float
     styles[list(points)[-1]] = {**_AFTER, "color": COLORS[group]}
     for time, values in points.items():
         axis.plot(*np.array(values).reshape(-1, 2).T, label=time, **styles[time])
-    ticks = ([0, 0.5, 1], ["0", "0.5", "1"])
-    axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    axis.set_xticks(*ticks)
-    axis.set_yticks(*ticks)
-    axis.set_title(f"{group} labels", color=GREY, fontsize=13)
-    axis.set_xlabel("probability", color=GREY, fontsize=13)
+    axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
+    axis.set(title=f"{group} labels", xlabel="probability", ylabel="share that is gold")
+    for text in (axis.title, axis.xaxis.label, axis.yaxis.label):
+        text.set(color=GREY, fontsize=13)
+    axis.label_outer()
     axis.tick_params(colors=GREY, labelsize=11)
-    for side in axis.spines.values():
-        side.set_color(GREY)
+    axis.spines[:].set_color(GREY)
     if len(points) > 1:
         axis.legend(loc="upper left", frameon=False, labelcolor=GREY)

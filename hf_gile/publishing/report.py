@@ -25,6 +25,7 @@ from ..metrics.calibration import softmax_to_sigmoid_logits
 from ..models import GileForSequenceClassification, GileProcessor, unwrapped
 from ..models.labels_gile import Label, LabelSet
 from ..models.losses_gile import IGNORE
+from ..models.registration import evaluating
 from ..models.search_gile import calibrated
 from ..models.texts_gile import pad_rows
 from ..writing import write_text
@@ -168,10 +169,8 @@ def make_report(
         if values is not None and len(values) != len(texts):
             raise ValueError(f"{name} must have an entry for each of the {len(texts)} texts, got {len(values)}")
     evaluation = _Evaluation(model, columns, num_training_documents)
-    was_training = model.training
-    model.eval()
     step = max(1, min(batch_size, _MAX_SCORES // model.config.num_labels))
-    try:
+    with evaluating(model):
         for start in tqdm(range(0, len(texts), step), desc="documents", unit="batch", disable=not progress):
             part = slice(start, start + step)
             if languages is not None:
@@ -182,8 +181,6 @@ def make_report(
             with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
                 logits = model(**words.to(model.device)).logits
             evaluation.update(logits.float(), list(gold[part]), start)
-    finally:
-        model.train(was_training)
     measured = {"split": "test", "documents": len(texts), "versions": _versions(), **evaluation.compute()}
     return Report(**measured | metadata)
 

@@ -29,9 +29,6 @@ from .scorer import GileScorer
 RUN_FILE = "_run.json"
 """File with the fingerprint and the parts of a run."""
 
-FORMAT_VERSION = 1
-"""Incremented when the meaning of a saved run changes, so that older code refuses to load it."""
-
 # Numbers of texts and of characters that are sorted by length and scored together.
 _WINDOW = (1 << 12, 1 << 24)
 
@@ -78,11 +75,13 @@ class ScoringRun:
         folder: Output folder.
         reading: Options for reading texts.
         parts: Piece of an input file for each part, by name, in order.
+        fingerprint: Everything that the scores depend on, by name.
     """
 
     folder: Path
     reading: Reading
     parts: dict[str, Piece]
+    fingerprint: dict[str, Any]
 
     @classmethod
     def load(cls, folder: str | Path) -> "ScoringRun":
@@ -95,10 +94,10 @@ class ScoringRun:
         file = Path(folder) / RUN_FILE
         if not file.is_file():
             raise FileNotFoundError(f"{folder} has no run of hf-gile score --output: {RUN_FILE} is missing")
-        written = _read(file)
         try:
-            parts = {str(name): Piece(str(path), start, stop) for name, (path, start, stop) in written["parts"].items()}
-            return cls(Path(folder), Reading(**written["fingerprint"]["reading"]), parts)
+            run = json.loads(file.read_text(encoding="utf-8"))
+            parts = {str(name): Piece(str(path), start, stop) for name, (path, start, stop) in run["parts"].items()}
+            return cls(Path(folder), Reading(**run["fingerprint"]["reading"]), parts, run["fingerprint"])
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{file} is damaged ({error!s:.200}): choose another folder") from None
 
@@ -222,16 +221,15 @@ def start_run(folder: str | Path, files: Iterable[str | Path], scorer: GileScore
     file = folder / RUN_FILE
     with exclusive_lock(folder):
         if file.is_file():
-            if differences := _name_differences(_read(file)["fingerprint"], expected):
+            if differences := _name_differences(ScoringRun.load(folder).fingerprint, expected):
                 raise ValueError(
                     f"{folder} has a run with different {differences}: choose another folder, or remove this one"
                 )
         elif any((folder / "parts").glob("[!.]*.parquet")):
             raise ValueError(f"{folder} has parts, but no {RUN_FILE} that describes them: choose another folder")
         else:
-            run = {"format_version": FORMAT_VERSION, "fingerprint": expected, "parts": parts}
-            write_text(file, json.dumps(run, indent=1) + "\n")
-    return ScoringRun(folder, reading, parts)
+            write_text(file, json.dumps({"fingerprint": expected, "parts": parts}, indent=1) + "\n")
+    return ScoringRun(folder, reading, parts, expected)
 
 
 def _fingerprint(scorer: GileScorer) -> dict[str, Any]:
@@ -271,20 +269,6 @@ def _digest(contents: Iterable[bytes]) -> str:
     for content in contents:
         digest.update(len(content).to_bytes(8, "big") + content)
     return digest.hexdigest()
-
-
-def _read(file: Path) -> dict[str, Any]:
-    """Reads the file of a run, and checks its format version."""
-    try:
-        run = json.loads(file.read_text(encoding="utf-8"))
-        format_version = run["format_version"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{file} is damaged ({error!s:.200}): choose another folder") from None
-    if format_version != FORMAT_VERSION:
-        raise ValueError(
-            f"{file} has format_version {format_version}, this code reads {FORMAT_VERSION}: upgrade hf-gile"
-        )
-    return run
 
 
 def _scored(window: list[Document], scorer: GileScorer, with_text: bool | None) -> Iterator[dict[str, Any]]:

@@ -5,6 +5,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, Field
 
+from ..models.texts_gile import check_characters
+
 BATCH = 32
 """Maximum number of documents of `suggest-batch`, as in Annif."""
 
@@ -97,10 +99,7 @@ class Problem(BaseModel):
 
 
 def _check_text(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("contains a lone surrogate, which is not valid text") from None
+    check_characters(text, "it")
     return text
 
 

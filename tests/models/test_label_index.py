@@ -347,7 +347,7 @@ def test_damaged_newer_and_foreign_indexes_are_refused(tmp_path, make_model):
         LabelIndex.from_pretrained(tmp_path)
     for text in ("{", "[]", '{"format_version": 1}'):
         head.write_text(text)
-        with pytest.raises(ValueError, match="is not the main file of a label index"):
+        with pytest.raises(ValueError, match=r"is not the main file of a label index|the index is damaged"):
             LabelIndex.from_pretrained(tmp_path)
     head.write_text(json.dumps(good))
     LabelSet.from_names(NAMES[:3]).save(tmp_path / good["labels"])

@@ -39,9 +39,9 @@ def hub(monkeypatch):
 def publish(tmp_path):
     """Saves a model, and uploads it."""
 
-    def run(model, processor, label_set, repo_id, card="# A model\n", **options):
+    def run(model, processor, repo_id, card="# A model\n", **options):
         folder = tmp_path / "published"
-        save(folder, model, processor, label_set, card=card)
+        save(folder, model, processor, card=card)
         return push_folder(folder, repo_id, **options)
 
     return run

@@ -17,7 +17,8 @@ def test_every_file_of_a_saved_model_is_uploaded(tmp_path, make_saved, save_text
     encoder = save_text_encoder()
     model = model_from_text_encoder(encoder, num_labels=1, joint_size=7)
     processor = processor_from_text_encoder(encoder, model.config)
-    save(tmp_path / "pretrained", model, processor, LabelSet.from_names(["Iron"]))
+    model.set_labels(LabelSet.from_names(["Iron"]), processor)
+    save(tmp_path / "pretrained", model, processor)
     for folder in (make_saved(), tmp_path / "pretrained"):
         files, left_out = select_files(folder)
         assert left_out == []

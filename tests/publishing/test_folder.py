@@ -51,26 +51,11 @@ def test_saving_does_not_change_the_model(tmp_path, make_model):
     model, processor = make_model()
     model.train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    save(tmp_path / "saved", model, processor, LabelSet.from_names(["Iron", "Rats"]), card="")
+    save(tmp_path / "saved", model, processor, card="")
     assert model.training
     assert model.label_set.names[0] == "Heart Failure"
     assert model.config.num_labels == 5
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
-
-
-def test_labels_passed_to_save_replace_those_of_the_saved_copy(tmp_path, make_model):
-    model, processor = make_model(label_rows="full")
-    with torch.no_grad():
-        model.gile.label_rows.weight.normal_()
-    stored = model.label_set
-    labels = LabelSet([Label("D1", "Rats"), *stored[2:4], Label(stored[0].id, "Failing heart")])
-    save(tmp_path / "saved", model, processor, labels, card="")
-    reloaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved")
-    assert reloaded.label_set == labels
-    assert reloaded.config.id2label[3] == "Failing heart"
-    rows, before = reloaded.gile.label_rows.weight, model.gile.label_rows.weight
-    assert torch.equal(rows, torch.stack([torch.zeros_like(before[0]), before[2], before[3], before[0]]))
-    assert LabelIndex.from_pretrained(tmp_path / "saved" / "index", reloaded).label_set == labels
 
 
 def test_a_multilingual_model_gets_an_index_per_language(tmp_path):
@@ -116,7 +101,8 @@ def test_saving_removes_outdated_model_files_and_keeps_the_rest(tmp_path, make_m
     (folder / "notebook.ipynb").write_text("{}")
     (folder / "labels.csv").write_text("id,name\n")  # may be the source of the labels
     (folder / "index" / "notes.txt").write_text("mine")
-    save(folder, model, processor, LabelSet.from_names(["Iron"]), card="")
+    model.set_labels(LabelSet.from_names(["Iron"]), processor)
+    save(folder, model, processor, card="")
     names = set(contents(folder))
     assert {"notebook.ipynb", "labels.csv", "index/notes.txt", "train_gile.py"} <= names
     assert not {"model-00001-of-00002.safetensors", "old_gile.py", f"index/{old_codes}"} & names
@@ -168,18 +154,19 @@ def test_saved_files_contain_no_local_paths(tmp_path, save_text_encoder):
     encoder = save_text_encoder()
     model = model_from_text_encoder(encoder, num_labels=1, joint_size=7)
     processor = processor_from_text_encoder(encoder, model.config)
-    save(tmp_path / "saved", model, processor, LabelSet.from_names(["Iron"]), card="")
+    model.set_labels(LabelSet.from_names(["Iron"]), processor)
+    save(tmp_path / "saved", model, processor, card="")
     for name, data in contents(tmp_path / "saved").items():
         assert str(tmp_path).encode() not in data, name
 
 
-def test_invalid_models_and_labels_are_refused_before_writing(tmp_path, make_model, label_set):
+def test_invalid_models_are_refused_before_writing(tmp_path, make_model):
     model, processor = make_model()
     folder = tmp_path / "saved"
     with pytest.raises(ValueError, match="which a GileModel does not store"):
-        save(folder, model.gile, processor, label_set)
+        save(folder, model.gile, processor)
     bare = GileForSequenceClassification(model.config)
-    with pytest.raises(ValueError, match="no labels stored: pass label_set="):
+    with pytest.raises(ValueError, match="no labels stored: call"):
         save(folder, bare, processor)
     other = GileProcessor(build_tokenizer(["other words"], min_count=1))
     with pytest.raises(ValueError, match="use the processor saved with the model"):

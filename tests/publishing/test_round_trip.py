@@ -74,13 +74,13 @@ def scores_of(model, processor):
 @pytest.mark.slow
 def test_scores_are_the_same_from_every_revision_on_the_hub(hub, publish, tmp_path, make_model, save_text_encoder):
     first, processor = make_model("han")
-    published = publish(first, processor, None, "ada/gile")
+    published = publish(first, processor, "ada/gile")
     # Loaded by commit, since main changes; then a branch with an additional label.
-    publish(make_model("han", joint_size=3)[0], processor, None, "ada/gile")
+    publish(make_model("han", joint_size=3)[0], processor, "ada/gile")
     second, _ = make_model("han", joint_size=5)
     more = second.label_set.add(Label("D051381", "Rats", "were fed a diet"))
-    publish(second, processor, more, "ada/gile", revision="rats/more")
     second.set_labels(more, processor)
+    publish(second, processor, "ada/gile", revision="rats/more")
     # A private model with several weight files, and a model with a pretrained encoder.
     wide, words = make_model("wan", hidden_size=23, joint_size=17)
     wide.save_pretrained(tmp_path / "sharded", max_shard_size="1KB")
@@ -95,7 +95,7 @@ def test_scores_are_the_same_from_every_revision_on_the_hub(hub, publish, tmp_pa
     torch.nn.init.normal_(tuned.gile.label_rows.weight)
     pieces = processor_from_text_encoder(encoder, tuned.config)
     tuned.set_labels(first.label_set, pieces)
-    publish(tuned, pieces, None, "ada/tuned")
+    publish(tuned, pieces, "ada/tuned")
 
     models = {
         "commit": ("ada/gile", {"revision": published.commit}, first, processor),
