@@ -28,7 +28,8 @@ def weigh_counts(text):
     """Computes x without its idf, by the formula."""
     x = np.zeros(LEXICAL_BUCKETS)
     for feature, count in count_features(text).items():
-        x[feature] = count / (count + 1)
+        if feature < LEXICAL_BUCKETS:  # others are of the title
+            x[feature] = count / (count + 1)
     return x / np.linalg.norm(x)
 
 
