@@ -10,14 +10,20 @@ import glob
 import hashlib
 import json
 import os
+import platform
 import re
+import secrets
 import shutil
-import tempfile
-import time
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from stat import S_ISREG
+from stat import S_ISDIR, S_ISREG
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 from filelock import FileLock, Timeout
 from huggingface_hub.constants import HF_HOME
@@ -35,8 +41,6 @@ from .models.saving_gile import (
 
 SAVES = Path(HF_HOME) / "hf_gile" / "saves"
 """Folder with the records of unfinished saves of this user."""
-
-_ABANDONED = 24 * 60 * 60.0  # seconds after which no process writes to a temporary folder
 
 # Signs that start a formula, also in the widths of East Asian scripts, after the apostrophes of earlier escapes.
 _FORMULA = re.compile("'*[=+\\-@\t\r\n＝＋－＠]")  # noqa: RUF001
@@ -65,7 +69,7 @@ def new_files(
         return
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(folder):
-        complete(folder)
+        _complete(folder)
         with _name_destination(folder), saving_gile.new_files(folder, find_stale, _record_save) as new:
             yield new
         _forget(folder)
@@ -98,13 +102,10 @@ def complete(folder: Path) -> bool:
         OSError: If the folder cannot be written to.
         ValueError: If new files were changed meanwhile.
     """
-    record = _record(folder)
-    if not record.is_file():
+    if not _record(folder).is_file():
         return False
     with exclusive_lock(folder):
-        if record.is_file():  # no other process has completed it meanwhile
-            _finish(folder, **json.loads(record.read_bytes()))
-    return True
+        return _complete(folder)
 
 
 def check_files(folder: Path) -> None:
@@ -114,19 +115,39 @@ def check_files(folder: Path) -> None:
             raise ValueError(f"{folder}: {problem}")
 
 
-def _finish(folder: Path, staging: str, files: dict[str, str], stale: list[str]) -> None:
-    """Moves the other files of a save as recorded, and removes the folder they were in."""
-    new = folder / staging
-    if new.is_dir() and not new.is_symlink():
-        for path in new.rglob("*") if files else ():
-            name = path.relative_to(new).as_posix()
-            is_same = path.is_dir() or (path.is_file() and compute_digest(path) == files.get(name))
-            if path.is_symlink() or not is_same:
-                raise ValueError(f"{path} was changed after a save was interrupted: remove {new} to give up this save")
-        check_targets(folder, [*files, *stale])
-        move_files(folder, new, files, stale)
-        shutil.rmtree(new)
+def _complete(folder: Path) -> bool:
+    if not _record(folder).is_file():
+        return False
+    try:
+        record = json.loads(_record(folder).read_bytes())
+        staging = folder / record["staging"]
+        files = record["files"]
+        stale = record["stale"]
+    except (LookupError, RecursionError, TypeError, ValueError):
+        raise ValueError(f"{_record(folder)}, the record of an interrupted save, is damaged: remove it") from None
+    if not _is_folder(staging):
+        _forget(folder)
+        return False
+    for path in staging.rglob("*"):
+        if files and not _is_unchanged(path, files.get(path.relative_to(staging).as_posix())):
+            raise ValueError(f"{path} was changed after a save was interrupted: remove {staging} to give up this save")
+    try:
+        if files:
+            check_targets(folder, [*files, *stale])
+            move_files(folder, staging, list(files), stale)
+    except OSError as error:
+        raise OSError(f"{folder}: a save was interrupted and cannot be completed: {error}") from error
+    shutil.rmtree(staging)
     _forget(folder)
+    return True
+
+
+def _is_unchanged(path: Path, digest: str | None) -> bool:
+    """Checks whether a path is a folder, or a file with this digest, if it has one."""
+    mode = path.lstat().st_mode
+    if not S_ISREG(mode):
+        return S_ISDIR(mode)
+    return digest is None or digest == compute_digest(path)
 
 
 def _record(folder: Path) -> Path:
@@ -177,10 +198,12 @@ def exclusive_lock(path: Path, waiting: Callable[[], None] | None = None) -> Ite
     try:
         yield
     finally:
-        if lock.lock_counter == 1:
-            with suppress(OSError):  # Windows removes it automatically
-                lock_file.unlink()
-        lock.release()
+        try:
+            if lock.lock_counter == 1:
+                with suppress(OSError):  # Windows removes it automatically
+                    lock_file.unlink()
+        finally:
+            lock.release()
 
 
 @contextmanager
@@ -188,7 +211,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Provides a temporary path to write to, which replaces the file on success.
 
     After an error, a kill or a power failure, the file is either the old or the complete new one. The path is in a
-    hidden folder next to the file. Folders that killed processes left are removed by a write on a later day.
+    hidden folder next to the file. If a process is killed, the next one that writes the file removes this folder.
 
     Args:
         path: The file. Its folder is created if needed. A link is replaced, not the file it points to.
@@ -201,21 +224,18 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     if path.exists() and not path.is_file():  # such as /dev/stdout
         yield path
         return
-    prefix = f".{path.name}.writing-"
-    for abandoned in path.parent.glob(f"{glob.escape(prefix)}*"):
-        with suppress(OSError):  # just removed, or a link
-            if time.time() - abandoned.lstat().st_mtime > _ABANDONED:
-                shutil.rmtree(abandoned)
+    _remove_abandoned(path)
+    written = path
     try:
-        with tempfile.TemporaryDirectory(prefix=prefix, dir=path.parent, ignore_cleanup_errors=True) as folder:
-            written = Path(folder, path.name)
+        with _locked_folder(path) as scratch:
+            written = scratch / path.name
             yield written
             sync_to_disk(written)
             if path.exists():
                 shutil.copymode(path, written)
             written.replace(path)
     except OSError as error:
-        if error.errno is not None and prefix in str(error.filename or prefix):
+        if error.errno is not None and error.filename in (None, str(written), str(written.parent)):
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     sync_to_disk(path.parent)
@@ -225,6 +245,52 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Writes a text as UTF-8; an existing file is replaced once the new one is complete, see `whole_file`."""
     with whole_file(path) as written:
         written.write_text(text, encoding="utf-8")
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Removes the temporary folders for a file that killed processes of this machine left."""
+    for scratch in path.parent.glob(f".{glob.escape(path.name)}.writing-{_machine()}-????????"):
+        if fcntl is None or not _is_folder(scratch):
+            continue
+        with suppress(OSError):  # locked by its process, or just removed
+            lock = os.open(scratch, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(scratch)
+            finally:
+                os.close(lock)
+
+
+@contextmanager
+def _locked_folder(path: Path) -> Iterator[Path]:
+    """Provides a temporary folder next to a file, locked while this process lives."""
+    lock = None
+    while lock is None:
+        scratch = path.with_name(f".{path.name}.writing-{_machine()}-{secrets.token_hex(4)}")
+        scratch.mkdir()
+        if fcntl is None:
+            break
+        lock = os.open(scratch, os.O_RDONLY)
+        with suppress(OSError):  # not supported by the file system
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if not scratch.exists():  # removed by another process before it was locked
+            os.close(lock)
+            lock = None
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _machine() -> str:
+    """Returns a hash of the name of this machine, since locks of other machines may be invisible."""
+    return f"{zlib.crc32(platform.node().encode()):08x}"
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def write_csv(path: str | os.PathLike[str], rows: Iterable[Iterable[object]], encoding: str = "utf-8") -> None:

@@ -149,13 +149,12 @@ class _Statements:
 
     def _action(self, predicate: str) -> Callable[[str, Any], None]:
         """Returns what stores the statements of a property."""
-        usual: dict[str, Callable[[str, Any], None]] = {
-            expand("rdf:type"): self._add_class,
-            expand("skos:notation"): lambda subject, value: self.notations[subject].append(str(value)),
-            expand("skos:member"): lambda subject, value: self.containers.add(subject),
-        }
-        if predicate in usual:
-            return usual[predicate]
+        if predicate == expand("rdf:type"):
+            return self._add_class
+        if predicate == expand("skos:notation"):
+            return lambda subject, value: self.notations[subject].append(str(value))
+        if predicate == expand("skos:member"):
+            return lambda subject, value: self.containers.add(subject)
         if link := link_role(predicate):
             return partial(self._add_link, *link)
         if values := RETIRED.get(local_name(predicate)):

@@ -170,6 +170,7 @@ def test_a_kill_at_any_operation_loses_no_row_and_repeats_none(scorer, write_row
         rows = rows_of(tmp_path / "all.parquet")
         assert [row["id"] for row in rows] == [str(row["id"]) for row in ROWS[:40]]
         assert run.status()["rejected"] == 2
+        assert not [file.name for file in (folder / "parts").iterdir() if file.name.startswith(".")]
         ends[len(done)] += 1
         if not killed:
             break
