@@ -220,7 +220,7 @@ def see(
     if len(columns) > 1 and are_flags(cells):
         form = form._replace(form="flags")
         constant = [column for column in _ones(rows) if column not in columns]
-        left_out = f"; {', '.join(map(repr, constant[:3]))} is 1 in all rows, and left out" * bool(constant)
+        left_out = f"; {', '.join(map(repr, constant[:3]))} is 1 in all rows, and left out" if constant else ""
         return _noted(form, f"{title}: a column of zeros and ones a label{left_out}", "--labels", rows)
     if classes:
         form = form._replace(names=tuple(tuple(classes.get(column, ())) for column in columns))
@@ -296,7 +296,7 @@ def _describe(form: LabelColumn, cells: Sequence[Any], items: Sequence[Any]) -> 
     if form.separators:
         return f"labels separated by {' and '.join(map(repr, form.separators))}"
     if form.form in ("list", "mixed"):
-        return "lists written as text" + ", or a label" * (form.form == "mixed")
+        return "lists written as text" + (", or a label" if form.form == "mixed" else "")
     if form.names:
         return "numbers of classes, which have names"
     if form.key:
@@ -432,7 +432,7 @@ def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Row]) 
         except ValueError:  # reported with its line
             continue
         if labels:
-            examples[" | ".join(labels[:5]) + " | ..." * (len(labels) > 5)] = None
+            examples[" | ".join(labels[:5]) + (" | ..." if len(labels) > 5 else "")] = None
         if len(examples) == 2:
             break
     shown = " and ".join(repr(example if len(example) <= 99 else f"{example[:99]}...") for example in examples)
@@ -442,4 +442,4 @@ def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Row]) 
         description += f"; {none[0]!r} is a label: leave cells empty where a document has none"
     if changed := note_changed(texts):
         description += f"; {changed}"
-    return form._replace(note=f"{description}{f', such as {shown}' * bool(shown)} ({flag} overrules)")
+    return form._replace(note=f"{description}{f', such as {shown}' if shown else ''} ({flag} overrules)")

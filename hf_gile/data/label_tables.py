@@ -221,8 +221,8 @@ def _choose_columns(
         unread.pop(column, None)
     _refuse_nested(file, rows, chosen, unread)
     if unread:
-        listed = [f"{column!r}{f' (with {value})' * bool(value)}" for column, value in list(unread.items())[:10]]
-        report.note(f"columns not read: {', '.join(listed)}{', ...' * (len(unread) > 10)}")
+        listed = [f"{column!r}{f' (with {value})' if value else ''}" for column, value in list(unread.items())[:10]]
+        report.note(f"columns not read: {', '.join(listed)}{', ...' if len(unread) > 10 else ''}")
     return chosen, extra
 
 

@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from io import BytesIO, TextIOWrapper
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from reprlib import repr as shortened
 from typing import IO, Any
@@ -323,11 +323,14 @@ def _marked_total(rows: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
     """Yields rows; an error instead of the last if it has totals."""
     for number, cells in rows:
         is_short = isinstance(cells, list) and len(cells[0]) <= _LONGEST_TOTAL
-        following = []
-        if is_short and _TOTAL.fullmatch("\t".join(cells)) and not (following := [*islice(rows, 1)]):
-            cells = ValueError("the last row has totals, and is no document or label")
+        following = None
+        if is_short and _TOTAL.fullmatch("\t".join(cells)):
+            following = next(rows, None)
+            if following is None:
+                cells = ValueError("the last row has totals, and is no document or label")
         yield number, cells
-        yield from following
+        if following is not None:
+            yield following
 
 
 def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | ValueError]]:

@@ -271,7 +271,7 @@ def _read_text(
             number += 1
             try:
                 word, vector = _parse_line(text, size)
-            except ValueError:
+            except (ValueError, DeprecationWarning):
                 message = f"line {line:,}: expected a word and {size:,} finite numbers, got {text[:80]!r}"
                 report.problem("malformed line", f"{path}: {message}")
                 continue
@@ -304,7 +304,8 @@ def _parse_line(line: str, size: int) -> tuple[str, Matrix]:
         if len(numbers) < size or _ENDS_IN_NUMBER.fullmatch(word):
             raise ValueError
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of text after the numbers, and of overflow
+        warnings.simplefilter("ignore")  # of overflow
+        warnings.simplefilter("error", DeprecationWarning)  # of text after the numbers
         vector = np.fromstring(text, np.float32, sep=" ")
     if len(vector) != size or not size or not np.isfinite(vector).all():
         raise ValueError

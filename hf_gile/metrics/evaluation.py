@@ -14,6 +14,7 @@ from ..models import GileModel, Scorer, get_towers, unwrapped
 from ..models.languages_gile import check_language
 from ..models.lexical_gile import LexicalFeatures
 from ..models.losses_gile import check_excluded
+from ..models.registration import evaluating
 from .trainer import TrainerMetric
 
 
@@ -58,9 +59,7 @@ def evaluate_index(
     documents = max(1, max_scores // len(index))
     for metric in measured:
         metric.reset()
-    was_training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         for batch in batches:
             excluded = batch.get("excluded_columns")
             text_codes, words = encode_texts(index, gile, batch)
@@ -71,8 +70,6 @@ def evaluate_index(
                     _exclude(scores, excluded[rows])
                 for metric in measured:
                     metric.update(scores, batch["labels"][rows])
-    finally:
-        model.train(was_training)
     return {name: value for metric in measured for name, value in metric.compute().items()}
 
 

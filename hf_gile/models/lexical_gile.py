@@ -108,10 +108,11 @@ def count_features(text: str) -> dict[int, int]:
     """
     title, _, rest = text.strip().partition("\n")
     counts = _count(text)
-    has_title = bool(rest) or len(title) <= _LONGEST_TITLE
-    for feature, number in _count(title if has_title else "").items():
-        counts[feature] += 2 * number * bool(rest)
-        counts[LEXICAL_BUCKETS + feature] = number
+    in_title = _count(title) if rest else counts.copy()
+    if rest:
+        counts.update({feature: 2 * number for feature, number in in_title.items()})
+    if rest or len(title) <= _LONGEST_TITLE:
+        counts.update({LEXICAL_BUCKETS + feature: number for feature, number in in_title.items()})
     return {feature: min(counts[feature], _HIGHEST_COUNT) for feature in sorted(counts)}
 
 

@@ -1,5 +1,6 @@
 """Saves a model as published on the Hub: weights, code, processor, labels, index, results and card."""
 
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 
@@ -68,9 +69,15 @@ def save(
     model = unwrapped(model)
     _check(model)
     processor.check_fits(model.config)
-    with new_files(folder, find_outdated) as new:
-        _write(new, model, processor, index, report, card)
-        return [folder / path.relative_to(new) for path in sorted(new.rglob("*")) if path.is_file()]
+    existed = folder.exists()
+    try:
+        with new_files(folder, find_outdated) as new:
+            _write(new, model, processor, index, report, card)
+            return [folder / path.relative_to(new) for path in sorted(new.rglob("*")) if path.is_file()]
+    finally:
+        if not existed:
+            with suppress(OSError):  # not empty
+                folder.rmdir()
 
 
 def _check(model: GileForSequenceClassification) -> None:

@@ -180,9 +180,14 @@ def text_encoders(texts: Iterable[str], labels: Iterable[str] = ()) -> list[Foun
     return found if share >= _SHARE else found[::-1]
 
 
-def is_foreign(location: str, texts: Iterable[str]) -> bool:
-    """Returns whether texts are surely not in the language of an encoder: its tokenizer cuts nearly all words."""
-    return _share_of_words(location, _sample(texts)) <= 1 - _CERTAIN
+def is_foreign(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str]) -> bool:
+    """Returns whether texts are surely not English: the tokenizer of an English encoder cuts nearly all words."""
+    sample = _sample(texts)
+    if not sample:
+        return False
+    words = _count_words(sample)
+    is_known = _count_pieces(tokenizer, sample) <= PIECES_A_WORD * words
+    return bool(words[is_known].sum() <= (1 - _CERTAIN) * words.sum())
 
 
 def best_text_encoder(texts: Iterable[str], labels: Iterable[str] = ()) -> FoundEncoder | None:
@@ -214,14 +219,20 @@ def _share_of_words(folder: str, texts: tuple[str, ...], reference: str | None =
     """
     if not texts:
         return 1.0
-    words = np.array([text.count(" ") + 1 for text in texts])
-    most = PIECES_A_WORD * words if reference is None else PIECES_TO_E5 * _count_pieces(reference, texts)
-    return float(words[_count_pieces(folder, texts) <= most].sum() / words.sum())
+    words = _count_words(texts)
+    most = PIECES_A_WORD * words
+    if reference is not None:
+        most = PIECES_TO_E5 * _count_pieces(_load_tokenizer(reference), texts)
+    return float(words[_count_pieces(_load_tokenizer(folder), texts) <= most].sum() / words.sum())
 
 
-def _count_pieces(folder: str, texts: tuple[str, ...]) -> NDArray[np.int64]:
+def _count_words(texts: tuple[str, ...]) -> NDArray[np.int64]:
+    """Counts the words of each text of `_sample`."""
+    return np.array([text.count(" ") + 1 for text in texts], np.int64)
+
+
+def _count_pieces(tokenizer: PreTrainedTokenizerFast, texts: tuple[str, ...]) -> NDArray[np.int64]:
     """Counts the tokens of each text. A word with unknown characters is a single token, which counts as several."""
-    tokenizer = _load_tokenizer(folder)
     rows = tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
     return np.array([len(ids) + _UNKNOWN_PENALTY * ids.count(tokenizer.unk_token_id) for ids in rows])
 

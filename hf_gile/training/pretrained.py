@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..models import GileModel, GileProcessor, Scorer, get_towers
+from ..models.registration import evaluating
 from .encoding import Progress, batches_by_length, without_bars
 
 if TYPE_CHECKING:
@@ -59,9 +60,8 @@ def add_pooled_embeds(
         documents = columns["input_ids"]
         lengths = [sum(map(len, ids)) if ids and isinstance(ids[0], list) else len(ids) for ids in documents]
         pooled: list[Any] = [None] * len(documents)
-        was_training = gile.training
-        gile.eval()
-        with torch.no_grad(), torch.autocast(gile.device.type, torch.bfloat16, enabled=bf16):
+        autocast = torch.autocast(gile.device.type, torch.bfloat16, enabled=bf16)
+        with evaluating(gile), torch.no_grad(), autocast:
             for positions in batches_by_length(lengths, batch_size):
                 batch = processor.pad_documents([documents[position] for position in positions])
                 ids, mask = (batch[name].to(gile.device) for name in ("input_ids", "attention_mask"))
@@ -70,7 +70,6 @@ def add_pooled_embeds(
                     pooled[position] = vector if vector.ndim == 1 else vector[: max(1, len(documents[position]))]
                 if count is not None:
                     count(len(positions))
-        gile.train(was_training)
         return {"pooled_embeds": pooled}
 
     options: dict[str, Any] = {"batched": True, "batch_size": max(batch_size, _SORT_SIZE)}

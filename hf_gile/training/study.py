@@ -249,7 +249,7 @@ class Study:
         languages = [text for text in origin.languages if re.fullmatch(LANGUAGE_CODE, text)]
         if len(languages) > _MOST_LANGUAGES:
             languages = ["multilingual"]
-        elif is_foreign(experiment.encoder, self.task.texts("train", _MOST_READ)):
+        elif languages == ["en"] and is_foreign(experiment.processor.tokenizer, self.task.texts("train", _MOST_READ)):
             languages = []
         content = "the weights"
         if text_config.text_encoder_type == "static":

@@ -11,6 +11,7 @@ from hf_gile.models import GileForSequenceClassification, Label, get_towers
 from hf_gile.models.languages_gile import label_space, run_by_language
 from hf_gile.models.lexical_gile import LexicalFeatures, Postings
 from hf_gile.models.mixture_gile import TERMS, WORD_TERMS
+from hf_gile.models.registration import evaluating
 from hf_gile.training.calibration.thresholds import MIN_DOCUMENTS, MIN_GOLD, tells_enough
 from hf_gile.training.convex.documents import Documents, stacked
 from hf_gile.training.convex.term_weights import Example, fit_term_weights
@@ -89,13 +90,12 @@ def _compute_terms(
     model: GileForSequenceClassification, batches: Iterable[dict[str, Tensor]], chosen: Tensor, bf16: bool
 ) -> Example:
     """Computes each term for selected labels, a `(L,)` mask, as labels without rows, and the gold labels among them."""
-    config, was_training = model.config, model.training
+    config = model.config
     columns = chosen.nonzero()[:, 0]
     terms: dict[str, list[Tensor]] = {}
     gold = [torch.empty(0, 0, dtype=torch.long)]
     excluded = [torch.empty(0, 0, dtype=torch.long)]
-    model.eval()
-    try:
+    with evaluating(model):
         inputs = model.stored_inputs(columns.to(model.device))
         e = model.gile.embed_labels(inputs["label_input_ids"], inputs.get("label_language"))
         postings = None
@@ -115,8 +115,6 @@ def _compute_terms(
             number = len(batch["labels"])
             gold.append(batch["labels"].reshape(number, -1))
             excluded.append(batch.get("excluded_columns", gold[0].new_empty(number, 0)))
-    finally:
-        model.train(was_training)
     joined = {name: torch.cat(parts) for name, parts in terms.items()}
     number = sum(map(len, gold))
     documents = Documents(torch.empty(number, 0), stacked(*gold).cpu(), stacked(*excluded).cpu()).among(chosen)

@@ -15,6 +15,7 @@ from ...metrics.batch import read_batch, read_indices, renumbered
 from ...models import GileForSequenceClassification, LabelSet
 from ...models.checks_gile import check_calibration
 from ...models.losses_gile import make_targets, widened
+from ...models.registration import evaluating
 from ...models.search_gile import calibrated
 from ..settings import check_choice
 from .fitting import IDENTITY, Calibration, fit, fit_softmax
@@ -97,9 +98,8 @@ def calibrate(
     seen = all_seen[chosen]
     crowding = config.calibration.get("unseen", {}).get("crowding", 1.0)
     stored = Calibration(config.calibration, config.thresholds, usual_score=config.usual_score, crowding=crowding)
-    was_training = model.training
-    try:
-        documents = _score_candidates(model.eval(), batches, chosen, bf16)
+    with evaluating(model):
+        documents = _score_candidates(model, batches, chosen, bf16)
         if single:
             fitted, before, after = fit_softmax(documents, seen, stored)
         else:
@@ -107,8 +107,6 @@ def calibrate(
             ranking = SharedRanking() if raise_unseen and fits else None
             options = {"method": fits, "objective": objective, "label_thresholds": label_thresholds}
             fitted, before, after = _fit_groups(documents, counts, ranking, stored, **options)
-    finally:
-        model.train(was_training)
     if recall is not None and "unseen" not in fitted.thresholds and not all_seen.all():
         fitted.figures["note"] = _NO_GUARANTEE
     if stored.usual_score:

@@ -310,15 +310,17 @@ class _Fit:
         if not self.has_rows:
             return
         folds = self.document_folds
+        started = self.rows
         if self.is_costly:
             folds = [_with_sampled_labels(fold, fold.left_out) for fold in folds]
+            started = {}
         progress = Progress("choosing the L2 of rows", len(L2_OF_ROWS) * len(folds), "fit")
 
         def loss(l2: float) -> float:
             total = 0.0
             for fold in folds:
-                rows = fit_rows(fold.train, len(fold.labels), l2, self.rows.get(fold), max_iter=30)
-                self.rows[fold] = rows  # to start from
+                rows = fit_rows(fold.train, len(fold.labels), l2, started.get(fold), max_iter=30)
+                started[fold] = rows
                 scores = score_rows(rows.take(fold.seen), fold.left_out.vectors)
                 total += scaled_loss(scores, fold.left_out.among(fold.seen))
                 progress.count(1)
