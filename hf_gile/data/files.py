@@ -114,6 +114,15 @@ def open_binary(path: str | os.PathLike[str], *, in_memory: bool = False) -> IO[
     return cast(IO[bytes], _LimitedStream(unpack(path), path, _IN_MEMORY_RATIO if in_memory else _RATIO))
 
 
+def read_head(path: str | os.PathLike[str], size: int) -> bytes:
+    """Reads the first bytes of a file, decompressed; a space if it is damaged, which its reader reports."""
+    try:
+        with open_binary(path) as stream:
+            return stream.read(size)
+    except EOFError:
+        return b" "
+
+
 def is_packed(path: str | os.PathLike[str]) -> bool:
     """Checks whether `open_binary` decompresses a file."""
     with Path(path).open("rb") as stream:

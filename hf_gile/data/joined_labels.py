@@ -27,10 +27,11 @@ _NUMBER = re.compile(r"[-+]?\d+")
 _ALNUM = re.compile(r"\w")
 _WORD = re.compile(r"(?:^|[\W_])[^\W\d_]{2,}(?:$|[\W_])|[^\W\d_]{4}|[^\W\d_\x00-\x7f]")
 _LISTED = re.compile(
-    r"""["']?(a:\d+:|\w[\w.]*(?=\((?:[\[({"']|-?[\d.]+,))|%\w)?[\[({].*[\])}]["']?|0[01]{2,}""", re.DOTALL
+    r"""<(\w+)[^<>]*>.*</\w+>|[$\u2021\u01c2]+a\s?\w.*|"""  # XML, subfields of MARC
+    r"""["']?(a:\d+:|\w[\w.]*(?=\((?:[\[({"']|-?[\d.]+,))|%\w)?[\[({].*[\])}]["']?|0[01]{2,}""",
+    re.DOTALL,
 )
-SCORED = re.compile(r".*\w\s*[:=(^]\s*(0?\.\d+|1\.0+|\d+(\.\d+)?\s?%)\)?\s*", re.DOTALL)
-"""Labels with numbers from 0 to 1, such as `mice:0.9|rats:0.2`."""
+_SCORED = re.compile(r".*\w\s*[:=(^]\s*(0?\.\d+|1\.0+|\d+(\.\d+)?\s?%)\)?\s*", re.DOTALL)
 
 _FEW = 20  # rows, below which nothing is said about how often labels recur
 _SENTENCE = 40  # characters
@@ -89,21 +90,24 @@ def split(cell: str, sign: str) -> list[str]:
     return [piece.strip() for piece in cell.split(sign) if piece.strip()]
 
 
-def refuse_joined(texts: Sequence[str], title: str, known: Collection[str]) -> None:
+def refuse_joined(texts: Sequence[str], title: str, known: Collection[str], is_split: bool = False) -> None:
     """Refuses cells that look like several labels each, or that a model cannot learn, with the flag that decides.
 
     Raises:
-        ValueError: If they do, and are not `known` ids; `title` names the column.
+        ValueError: If they do, and are not `known` ids; `title` names the column. If cells are split, only if their
+            pieces cannot be read.
     """
     unknown = [text for text in texts if clean_label(text) not in known]
     if not unknown:
         return
-    if sum(bool(_LISTED.fullmatch(text) or SCORED.fullmatch(text)) for text in texts) > 0.5 * len(texts):
+    if sum(bool(_LISTED.fullmatch(text) or _SCORED.fullmatch(text)) for text in texts) > 0.5 * len(texts):
         raise ValueError(
-            f"{title}: cells such as {shortened(texts[0])} look like lists, or labels with scores, "
-            'but cannot be read: write names of labels as JSON, such as ["mice", "rats"], '
+            f"{title}: cells such as {shortened(texts[0])} look like lists, labels with scores, or "
+            'markup, but cannot be read: write names of labels as JSON, such as ["mice", "rats"], '
             "or pass --separator none if each cell is a label"
         )
+    if is_split:
+        return
     sign = joined_by(unknown, known)
     if sign is not None:
         cell = max(unknown, key=lambda text: len(split(text, sign)))
@@ -129,19 +133,18 @@ def are_different(texts: Sequence[str]) -> bool:
     return len(texts) >= _FEW and len(set(texts)) > 0.9 * len(texts)
 
 
-def separator_hint(ids: Iterable[str], known: set[str]) -> str:
+def separator_hint(ids: Sequence[str], known: set[str]) -> str:
     """Suggests a separator, for the end of a message, if unknown label ids look like several ids in a text.
 
     Example:
         >>> separator_hint(["mice;rats"], {"mice"})
         " (did you mean --separator ';'?)"
     """
-    for sign in (*_USUAL, " "):
-        joined = [split(label_id, sign) for label_id in ids if sign in label_id]
-        # Many names contain commas and spaces, so all parts must be known; few contain the first separators.
-        if joined and (sign in ";|" or any(map(known.issuperset, joined))):
-            return f" (did you mean --separator {_NAMES.get(sign, sign)!r}?)"
-    return ""
+    # Many names contain commas and spaces, so all parts must be known; few contain the first separators.
+    pairs = ((sign, label_id) for sign in (*_USUAL, " ") for label_id in ids if sign in label_id)
+    signs = (sign for sign, label_id in pairs if sign in ";|" or known.issuperset(split(label_id, sign)))
+    hints = (f" (did you mean --separator {_NAMES.get(sign, sign)!r}?)" for sign in signs)
+    return next(hints, "")
 
 
 def _are_joined(joined: Mapping[str, Sequence[str]], cells: Mapping[str, int], sign: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from .files import MAX_PARTS, MAX_RECORD
@@ -26,12 +26,15 @@ def check_parts(text: str | bytes) -> None:
 
 def is_json_object(line: str) -> bool:
     """Checks whether a line is an object of JSON."""
-    if not line.lstrip().startswith("{"):
-        return False
+    return line.lstrip().startswith("{") and isinstance(parse_text(json.loads, line), dict)
+
+
+def parse_text(parse: Callable[[Any], Any], text: str | bytes) -> Any:
+    """Returns what a parser makes of a text; None if it cannot read it."""
     try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
+        return parse(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
 
 
 def read_records(stream: IO[bytes], encoding: str) -> Iterator[object]:

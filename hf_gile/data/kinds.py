@@ -5,7 +5,8 @@ import re
 from .json_text import is_json_object
 
 _BINARY = {
-    "xlsx": rb"\xd0\xcf\x11\xe0|PK\x03\x04.*(\[Content_Types\]\.xml|mimetypeapplication/vnd\.oasis|xl/workbook\.xml)",
+    "ods": rb"PK\x03\x04.*mimetypeapplication/vnd\.oasis",
+    "xlsx": rb"\xd0\xcf\x11\xe0|PK\x03\x04.*(\[Content_Types\]\.xml|xl/workbook\.xml)",
     "parquet": b"PAR1",
     "feather": rb"ARROW1|FEA1|\xff\xff\xff\xff[^\0]",
     "pickle": rb"\x80[\x02-\x05]",
@@ -46,7 +47,7 @@ _STARTS: tuple[tuple[str, str], ...] = (
     ("mesh", r"(?=<)(?s:.{0,9999}?)<DescriptorRecordSet\b"),
     ("medline", r"(?=<)(?s:.{0,9999}?)<(Pubmed(Book)?Article(Set)?|MedlineCitationSet)\b"),
     ("xml", r"<\?xml|<!"),
-    ("fasttext", r"__label__[^\s,;]+\s"),
+    ("fasttext", r"__label__[^\s,;]+[ \t]"),
     ("object", r"\{"),
     ("turtle", _COMMENTS + r"(?i:@prefix|@base|prefix\s+[\w.-]*:|base\s*<)"),
     (
@@ -56,7 +57,7 @@ _STARTS: tuple[tuple[str, str], ...] = (
     ),
     ("csv", _MARKDOWN),
     ("csv", ""),
-    ("fasttext", r"[^\n]+\s__label__\S"),
+    ("fasttext", r"[^\n]+[ \t]__label__\S"),
     (
         "sql",
         r"(--.*\n|/\*.*\n|\s)*((CREATE|DROP) TABLE |INSERT INTO .*VALUES"
@@ -92,6 +93,7 @@ REFUSED = {
     "packed": "is a compressed Parquet file: decompress it first",
     "xlsx": 'is an Excel workbook: in Excel, save it as "CSV UTF-8", or in Python as '
     'pandas.read_excel(...).to_csv("table.csv")',
+    "ods": "is a spreadsheet of LibreOffice: save it as CSV, or convert it, as in soffice --convert-to csv FILE",
     "feather": 'is a Feather or Arrow file: convert it, as in pandas.read_feather(...).to_parquet("table.parquet")',
     "pickle": "is a pickle, which runs code when it is read: if you trust it, convert it, as in "
     'pandas.read_pickle(...).to_parquet("table.parquet")',

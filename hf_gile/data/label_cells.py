@@ -4,12 +4,14 @@ import ast
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from numbers import Integral, Real
 from reprlib import repr as shortened
 from typing import Any
 
+from .json_text import parse_text
 from .schema import BLOCK, as_list, clean_label, clean_text, decode_entities, plain_text
 
 MISSING = {
@@ -35,16 +37,17 @@ _ANSWERS = (
     ("ja", "nee"), ("ja", "nej"), ("kyllä", "ei"), ("igen", "nem"), ("ano", "ne"), ("evet", "hay\u0131r"),
     ("checked", "unchecked"), ("selected", "not selected"), ("on", "off"),
     ("present", "absent"), ("\u6709", "\u65e0"), ("\u6709", "\u7121"), ("s\u00ec", "no"),
-    ("\u25cb", "\u00d7"), ("\u25ef", "\u00d7"), ("x", ""),
+    ("\u25cb", "\u00d7"), ("\u25ef", "\u00d7"), ("x", ""), ("v", ""),
     ("\u2713", "\u2717"), ("\u2714", "\u2718"), ("\u2611", "\u2610"), ("\u2705", "\u274c"),
 )  # fmt: skip
 _YES = {yes for yes, _ in _ANSWERS}
 _NO = {no for _, no in _ANSWERS if no}
 _MARK = re.compile(r"[^\w\s.?\u2013\u2014-]")  # a sign for yes if no other is used, such as a star
 _CHANGED = re.compile(
-    r"\d(\.\d+)?E\+\d+|(?=.*\d)(\d\d?[. -]+)?"
+    r"\d(\.\d+)?E\+\d+|\d{1,3}(,\d{3})+|(?=.*\d)(\d\d?[. -]+)?"
     r"(?i:Jan|Feb|M[a\xe4]rz?|Mrz|Apr|Ma[iy]|Jun|Jul|Aug|Sep|O[ck]t|Nov|De[cz])([. -]+\d\d)?"
 )
+_NEARLY_ALL = 0.9  # of lists, since a few may be damaged or empty
 _LONGEST_OBJECTS = 1 << 16  # characters; Python's parser takes much more memory than that of JSON
 _WHOLE = re.compile(r"-?\d+\.(0*|\d+e\+\d\d)")
 _BIT = r"(?:0(?:\.0*)?|1(?:\.0*)?)(?:e\+00)?"
@@ -66,7 +69,7 @@ LIST_START = re.compile(rf"[\[{{]|{_WRAPPED}")
 _CERTAIN = re.compile(rf"""{_SPARK}|c\(\d|\w[\w.{{}}]*\[["']|(?:[\[{{(]|{_WRAPPED}[\[{{(]?)\s*(?:[\w.]+ = )?["']""")
 _NUMBER = re.compile(r"[+-]?(0|[1-9]\d*|(?=\.\d))(\.\d*)?([eE][+-]?\d+)?|nan", re.ASCII)
 _QUOTED = r"""(b?"(?:[^"\\]|\\.)*"|b?'(?:[^'\\]|\\.)*')"""
-_BARE = r"""((?!\.\.\.)[^\s,'"\[\](){}][^,\n\[\](){}]*)"""  # an ellipsis stands for items that are lost
+_BARE = r"""((?!\.\.\.)[^\s,'"\[\](){}<:][^,\n\[\](){}]*)"""  # an ellipsis stands for items that are lost
 _ONE_QUOTED = re.compile(r"""[=b]?(["'])([^"'\\\[({][^"'\\]*)\1""")  # ="007" is text in Excel
 _ITEM = re.compile(rf"\s*(?:np\.\w+\(|[\w.]+ = (?=[\"']))?(?:{_QUOTED}\)?(?=[\s,]|$)|{_BARE}\)?)\s*,?", re.DOTALL)
 
@@ -81,10 +84,11 @@ def is_missing(value: Any) -> bool:
 
 def note_changed(ids: Iterable[Any]) -> str:
     """Returns a note if an id is a date, or a number with an exponent; empty otherwise."""
-    changed = next(filter(_CHANGED.fullmatch, map(str, ids)), None)
-    if changed is None:
-        return ""
-    return f"the id {changed!r} looks like a number that a spreadsheet has changed: format ids as text"
+    notes = (
+        f"the id {changed!r} looks like a number that a spreadsheet has changed: format ids as text"
+        for changed in filter(_CHANGED.fullmatch, map(str, ids))
+    )
+    return next(notes, "")
 
 
 def clean_id(value: object, name: str = "a label") -> str:
@@ -140,9 +144,9 @@ def parse_list(text: str) -> list[Any] | None:
         text = inner if re.match(r"[\[({]", inner) else f"[{inner}]"
     if len(text) < 2 or text[0] not in _OPEN or text[-1] != _CLOSE[_OPEN.index(text[0])]:
         return None
-    value = _parsed(json.loads, text)
+    value = parse_text(json.loads, text)
     if value is None and ":" in text and "{" in text and len(text) <= _LONGEST_OBJECTS:
-        value = _parsed(ast.literal_eval, text)  # objects, as Python writes them
+        value = parse_text(ast.literal_eval, text)  # objects, as Python writes them
     if isinstance(value, dict | list | tuple):
         return [*as_list(value)]
     inner = text[1:-1].strip()
@@ -154,7 +158,7 @@ def parse_list(text: str) -> list[Any] | None:
             return None
         quoted, bare = match.groups()
         if quoted:
-            item = _parsed(ast.literal_eval, quoted.replace("\n", "\\n"))
+            item = parse_text(ast.literal_eval, quoted.replace("\n", "\\n"))
             if item is None:
                 return None
             items.append(item.decode() if isinstance(item, bytes) else item)
@@ -164,14 +168,6 @@ def parse_list(text: str) -> list[Any] | None:
             items += [None if bare == "None" else bare] if None in numbers else numbers
         at = match.end()
     return items
-
-
-def _parsed(parse: Callable[[str], Any], text: str) -> Any:
-    """Returns what a parser makes of a text; None if it cannot read it."""
-    try:
-        return parse(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return None
 
 
 def number_of(word: str) -> int | float | bool | None:
@@ -290,32 +286,33 @@ def named_classes(items: Sequence[Any], known: Sequence[str]) -> tuple[str, ...]
     return () if {0, -1} & numbers else ("", *known)
 
 
-def are_positions(
+def count_positions(
     lists: Sequence[Sequence[Any]],
     title: str,
     names: Sequence[str],
     are_known: bool,
     are_texts: bool,
-) -> bool:
-    """Checks whether all cells are lists of as many numbers from 0 to 1; refuses these without as many names.
+) -> int:
+    """Returns how many numbers from 0 to 1 nearly all cells are lists of, or 0; refuses these without as many names.
 
     The names have an order, unlike labels that are only known.
     """
-    width = len(lists[0]) if lists else 0
-    if width < 2 or any(len(items) != width for items in lists):
-        return False
+    width, number = next(iter(Counter(map(len, lists)).most_common(1)), (0, 0))
+    if width < 2 or number < _NEARLY_ALL * len(lists):
+        return 0
     numbers = [[number_of(item) if isinstance(item, str) else item for item in items] for items in lists]
     different = {item if isinstance(item, Real) else None for items in numbers for item in items}
     are_shares = all(map(is_flag, different))
     if None in different or not (are_shares or (width > 2 and len(different) == 2)):  # such as 1 and -1
-        return False
+        return 0
     are_classes = bool(names) and width == 2 and different <= {0, 1}
     if not are_shares or (width != len(names) and not are_classes):
         in_order = f"a --label_file with these {width} labels in order, or "
+        example = next(items for items in numbers if len(items) == width)
         raise ValueError(
-            f"{title}: lists of zeros and ones, such as {shortened(list(numbers[0]))}, say which of {width} labels a "
+            f"{title}: lists of zeros and ones, such as {shortened(list(example))}, say which of {width} labels a "
             f"document has, but not their names: pass {in_order if names or not are_known else ''}a table with the "
             f"names of labels in cells, or with a column a label (--labels NAME NAME ...)"
             f"{', or --separator none if each cell is a label' * are_texts}"
         )
-    return True
+    return width

@@ -11,20 +11,21 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
+from os.path import commonprefix
 from reprlib import repr as shortened
 from typing import Any, NamedTuple
 
-from .joined_labels import SCORED, SPELLED, are_different, joined_by, joins_known, refuse_joined
+from .joined_labels import SPELLED, are_different, joined_by, joins_known, refuse_joined
 from .label_cells import (
     LIST_START,
     MISSING,
     are_flags,
     are_lists,
-    are_positions,
     are_shares,
     as_number,
     class_name,
     clean_id,
+    count_positions,
     has_lists,
     is_missing,
     named_classes,
@@ -55,13 +56,16 @@ _CODE = re.compile(  # digits, and no three letters in a row
     r"(?=.*\d)(?!.*[^\W\d_]{3}).*|(label|class|category|cluster|topic)[ _-]?\d+", re.DOTALL | re.IGNORECASE
 )
 _ZEROS = {"0", "0.0", "-1"}
-_NOTHING = {
-    "none", "na", "nothing", "no label", "unlabeled", "unlabelled",
-    "unknown", "missing", "not applicable",
-    "keine", "keins", "k.a.", "k. a.", "n.v.", "nicht zutreffend", "unbekannt",
-    "aucun", "aucune", "ninguno",
-}  # fmt: skip
-_QUOTED = re.compile(r'\A\s*"([^"]*)"\s*\Z')
+_NOTHING = re.compile(
+    r"\W*(none|na|nothing|no (label|genre|tag|topic|category|keyword)\w*( \w+)?|unlabell?ed|unknown|missing"
+    r"|not applicable|keine?s?|k\. ?a\.|n\.v\.|nicht zutreffend|unbekannt|aucune?|ninguno)\W*",
+    re.IGNORECASE,
+)
+# In straight, typographic or French quotes.
+_QUOTED = re.compile(
+    r"""\A\s*(?:(["'])([^"']*)\1|[\u201c\u201e\xab]\s*([^\u201c-\u201e\xab\xbb]*)[\u201c\u201d\xbb])\s*\Z"""
+)
+_NEGATION = re.compile(r"(?:\b|_)(no|non|not|without)(?:\b|_)", re.IGNORECASE)
 _DECIDING = "0", "1", "0.0", "1.0", "false", "true"
 
 
@@ -75,7 +79,7 @@ class LabelColumn(NamedTuple):
             and ones for each label), `"positions"` (a list of zeros and ones), or `"shares"` (numbers by label).
         separators: Signs between the labels of a text.
         key: Key of the label in an object.
-        names: Names of classes by number, for each column; or of positions.
+        names: Names of classes by number, for each column; or of positions, or of the columns of zeros and ones.
         whole: Whether texts such as "3.0" are whole numbers that a library wrote with a point.
         literal: Words of `MISSING` that are labels.
         note: What the columns were taken for, in a line.
@@ -97,7 +101,8 @@ class LabelColumn(NamedTuple):
             ValueError: If a cell has another form.
         """
         if self.form == "flags":
-            return [column for column in self.columns if read_flag(row.get(column), column)]
+            named = zip(self.columns, self.names[0], strict=True)
+            return [name for column, name in named if read_flag(row.get(column), column)]
         labels: dict[str, None] = {}
         for number, column in enumerate(self.columns):
             if row.get(column) is None:
@@ -108,18 +113,15 @@ class LabelColumn(NamedTuple):
                 present = [item for item in items if not self.is_absent(item)]
                 labels |= dict.fromkeys(self._read_numbers(present, column, names))
                 continue
-            try:
-                labels |= dict.fromkeys(map(self._read_item, items))
-            except ValueError as error:
-                raise ValueError(str(error).replace("a label", f"a label in {column}", 1)) from None
+            labels |= dict.fromkeys(self._read_item(item, column) for item in items)
         labels.pop("", None)
         return list(labels)
 
-    def _read_item(self, item: Any) -> str:
+    def _read_item(self, item: Any, column: str) -> str:
         """Returns the label of an item; empty for one that stands for none."""
         if not isinstance(item, str):
-            return "" if is_missing(item) else clean_id(item)
-        return _label_of((self.whole and whole_number(item)) or item, self.literal)
+            return "" if is_missing(item) else clean_id(item, f"a label in {column}")
+        return _label_of((self.whole and whole_number(item)) or item, self.literal, column)
 
     def _read_numbers(self, items: Sequence[Any], column: str, names: Sequence[str]) -> Iterable[str]:
         """Returns the labels that numbers stand for: shares by label, by position, or classes."""
@@ -166,17 +168,10 @@ class LabelColumn(NamedTuple):
         if usual == "":
             return [*item]
         pieces = item.split(usual)
-        if '"' in item:
-            pieces = _unquote(pieces, item, usual)
+        are_cut = any(piece.lstrip().startswith('"') and piece.count('"') % 2 for piece in pieces)
+        if are_cut and item.count('"') % 2 == 0:  # by signs within quotes
+            pieces = re.split(rf'{re.escape(usual)}(?=(?:[^"]*"[^"]*")*[^"]*\Z)', item)
         return _without_bullets(pieces) if usual == "\n" else pieces
-
-
-def _unquote(pieces: list[str], item: str, sign: str) -> list[str]:
-    """Returns the pieces of a cell between signs that are not within quotes, without their quotes."""
-    are_cut = any(piece.lstrip().startswith('"') and piece.count('"') % 2 for piece in pieces)
-    if are_cut and item.count('"') % 2 == 0:
-        pieces = re.split(rf'{re.escape(sign)}(?=(?:[^"]*"[^"]*")*[^"]*\Z)', item)
-    return [_QUOTED.sub(r"\1", piece) for piece in pieces]
 
 
 def _without_bullets(lines: Sequence[str]) -> list[str]:
@@ -186,10 +181,11 @@ def _without_bullets(lines: Sequence[str]) -> list[str]:
 
 
 @lru_cache(_MOST_TEXTS)
-def _label_of(text: str, literal: tuple[str, ...]) -> str:
+def _label_of(text: str, literal: tuple[str, ...], column: str) -> str:
     """Returns the label of a text, since texts recur; empty for a text that stands for none."""
     is_absent = is_missing(text) and text.strip() not in literal
-    return "" if is_absent else clean_id(text.removeprefix("__label__"))  # of fastText, in a table
+    plain = _QUOTED.sub(r"\2\3", text).removeprefix("__label__")  # of fastText, in a table
+    return "" if is_absent else clean_id(plain, f"a label in {column}")
 
 
 def see(
@@ -218,10 +214,7 @@ def see(
     cells = [row[column] for row in rows for column in columns if not form.is_absent(row.get(column))]
     title = f"label column{'s' * (len(columns) > 1)} {', '.join(map(repr, columns[:9]))}"
     if len(columns) > 1 and are_flags(cells):
-        form = form._replace(form="flags")
-        constant = [column for column in _ones(rows) if column not in columns]
-        left_out = f"; {', '.join(map(repr, constant[:3]))} is 1 in all rows, and left out" if constant else ""
-        return _noted(form, f"{title}: a column of zeros and ones a label{left_out}", "--labels", rows)
+        return _see_flags(form, rows, known, separator, title)
     if classes:
         form = form._replace(names=tuple(tuple(classes.get(column, ())) for column in columns))
     elif separator is None:
@@ -242,9 +235,9 @@ def see(
         form = form._replace(separators=(sign,))
         lists = _present(form, cells, title)
     if any(isinstance(cell, list | tuple) for cell in cells) or form.separators:
-        names = form.names[0] if form.names else positions
-        are_by_position = are_positions(lists, title, names, bool(known), sign is not None)
-        if are_by_position and len(lists[0]) == len(positions) and not form.names:
+        names = next(iter(form.names), positions)
+        width = count_positions(lists, title, names, bool(known), sign is not None)
+        if not form.names and width == len(positions) > 0:
             form = form._replace(form="positions", names=(positions,) * len(columns))
             return _noted(form, f"{title}: lists of zeros and ones for the labels of --label_file", "--labels", rows)
     if any(map(any, lists)) and all(map(are_shares, lists)):
@@ -264,13 +257,30 @@ def see(
         counted = f", counted in --label_file from {'1' if names[0] == '' else '0'}"
     doubts = _unreadable(form, items, known) + _note_first(items)
     description = f"{title}: {_describe(form, cells, items)}{counted}{doubts}"
-    is_split = any(sign in text for sign in form.separators for text in texts if not SCORED.fullmatch(text))
-    if pieces and not is_split and (form.separators or (separator is None and not form.names)):
-        refuse_joined(pieces, title, known)
+    is_split = any(sign in text for sign in form.separators for text in texts)
+    if pieces and (form.separators or (separator is None and not form.names)):
+        refuse_joined(pieces, title, known, is_split)
     if separator and form.separators and (sign := joined_by(pieces)):
         piece = next(piece for piece in pieces if sign in piece)
         description += f" (if {piece!r} is several labels, pass --separator {separator}{sign})"
     return _noted(form, description, "--separator", rows)
+
+
+def _see_flags(
+    form: LabelColumn, rows: Sequence[Row], known: frozenset[str], separator: str | None, title: str
+) -> LabelColumn:
+    """Names labels by columns, without a prefix of all columns, as of `pandas.get_dummies`, unless it has a meaning."""
+    columns = form.columns
+    prefix = re.sub(r"[^_.:=/]*\Z", "", commonprefix(columns))  # noqa: RUF071 - of characters
+    names = tuple(column.removeprefix(prefix) for column in columns)
+    are_foreign = known.isdisjoint(names) if known else all(map(str.isdecimal, names))
+    if separator is not None or "" in names or are_foreign or _NEGATION.search(prefix):
+        names = columns
+    ones = [column for column in _ones(rows) if column not in columns]
+    more = f", without their prefix {prefix!r} (--separator none keeps it)" * (names != columns)
+    more += f"; {', '.join(map(repr, ones[:3]))} is 1 in all rows, and left out" * bool(ones)
+    form = form._replace(form="flags", names=(names,))
+    return _noted(form, f"{title}: a column of zeros and ones a label{more}", "--labels", rows)
 
 
 def _present(form: LabelColumn, cells: Sequence[Any], title: str) -> list[list[Any]]:
@@ -397,8 +407,7 @@ def _key(lists: Sequence[Sequence[Any]], title: str, known: Collection[str]) -> 
         {key for key in item if not (is_missing(item[key]) or isinstance(item[key], Mapping))} for item in objects
     ]
     keys = [key for key in _KEYS if all(key in names for names in usable)]
-    ids = set(known)
-    named = [key for key in keys if ids and sum(str(item[key]) in ids for item in objects) > 0.5 * len(objects)]
+    named = [key for key in keys if sum(str(item[key]) in known for item in objects) > 0.5 * len(objects)]
     if not keys:
         raise ValueError(
             f"labels are objects with the keys {shortened([*objects[0]])}, of which none is a name or id: "
@@ -424,7 +433,7 @@ def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Row]) 
     none = [
         text
         for text in texts
-        if (text.lower() in _NOTHING or (have_words and text in _ZEROS)) and not form.is_absent(text)
+        if (_NOTHING.fullmatch(text) or (have_words and text in _ZEROS)) and not form.is_absent(text)
     ]
     for row in rows:
         try:

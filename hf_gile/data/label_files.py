@@ -10,7 +10,7 @@ from typing import Any, Literal, Unpack
 
 from ..models.labels_gile import Label, LabelSet
 from ..writing import whole_file, write_csv
-from .files import MAX_RECORD, data_suffix, find_files, open_binary
+from .files import MAX_RECORD, data_suffix, find_files, read_head
 from .label_tables import Columns, read_label_table
 from .mesh import DESCRIPTIONS as MESH_DESCRIPTIONS
 from .mesh import load_mesh
@@ -108,11 +108,7 @@ def _find_kind(path: Path, form: Format) -> Literal["table", "MeSH", "RDF"]:
         return "RDF"
     if form.kind not in ("json", "jsonl"):
         return "table"
-    with open_binary(path) as stream:
-        try:
-            head = stream.read(1 << 16).decode(form.encoding, "replace")
-        except EOFError:
-            return "table"  # whose reader reports the error
+    head = read_head(path, 1 << 16).decode(form.encoding, "replace")
     if form.kind == "jsonl":
         head = head.partition("\n")[0]
     keys = set(re.findall(r'"((?:[^"\\]|\\.)*)"\s*:', head))

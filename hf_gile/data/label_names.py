@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..models.labels_gile import Label, LabelSet
-from .files import open_binary, read_into_memory
+from .files import read_head, read_into_memory
 from .homonyms import distinguish
-from .json_text import check_parts
+from .json_text import check_parts, parse_text
 from .label_cells import clean_id
 from .loading import Piece
 from .report import ReadReport
@@ -101,7 +101,7 @@ def _read_lines(file: Path, form: Format, report: ReadReport) -> dict[str, str]:
             problem = "a control character: the file is neither a text nor of another known format"
             raise ValueError(f"{where} has {problem}")
         for line in row["text"].splitlines():  # also at line breaks of other systems
-            name = clean_label(decode_entities(line))
+            name = clean_label(decode_entities(line)).removeprefix("__label__")  # of fastText
             if "\t" in line.strip():
                 raise ValueError(f"{where}: a label has a tab; {_IF_TABLE}")
             if name in names:
@@ -151,22 +151,18 @@ def _are_numbered(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
 
 def _read_json(file: Path) -> dict[str, str]:
     """Returns names by id; empty for JSON that is not names alone, which the reader of tables reports."""
-    with open_binary(file) as stream:
-        if not re.match(rb'(\xef\xbb\xbf)?\s*(\[\s*"|\{)', stream.read(1 << 12)):
-            return {}
+    if not re.match(rb'(\xef\xbb\xbf)?\s*(\[\s*"|\{)', read_head(file, 1 << 12)):
+        return {}
     text = read_into_memory(file)
     check_parts(text)
-    try:
-        names = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
+    names = parse_text(json.loads, text)
     if isinstance(names, dict):
         names = next((names[key] for key in _KEYS if isinstance(names.get(key), list | dict)), names)
     if isinstance(names, list):
         names = {clean_label(decode_entities(str(name))): name for name in names}
-    elif sorted(number for number in names.values() if isinstance(number, int)) == list(range(len(names))):
+    elif isinstance(names, dict) and {*map(repr, names.values())} == {*map(repr, range(len(names)))}:
         names = {str(number): name for name, number in names.items()}
-    elif not all(map(str.isdecimal, names)):
+    elif not isinstance(names, dict) or not all(map(str.isdecimal, names)):
         return {}  # such as the answer of a server
     if not all(isinstance(name, str) for name in names.values()):
         return {}

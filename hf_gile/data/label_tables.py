@@ -302,10 +302,6 @@ def _parse_names(value: object) -> tuple[str, ...]:
     return tuple(_texts({"": value}, [""], (), split=True))
 
 
-def _parse_language(value: object) -> str | None:
-    return clean_text(value, "language").strip() or None
-
-
 def _parse_as(
     kind: type | tuple[type, ...],
     default: object,
@@ -326,7 +322,7 @@ def _parse_as(
 
 
 _FIELDS: dict[str, Callable[[object], Any]] = {
-    "language": _parse_language,
+    "language": lambda value: clean_text(value, "language").strip() or None,
     "seen": _parse_as(bool, False),
     "count": _parse_as(int, 0),
     "threshold": _parse_as((int, float), None, 1),

@@ -99,11 +99,10 @@ def _group_batches(
 
 def _unpacked_group(group: RowGroupMetaData, path: str, limit: int) -> int:
     """Returns the size in memory that a row group declares; refuses more than `limit`."""
-    size = 0
-    for number in range(group.num_columns):
-        column = group.column(number)
-        items = max(0, column.num_values - group.num_rows)  # of lists
-        size += max(column.total_uncompressed_size, _ITEM_BYTES * items)
+    chunks = (group.column(number) for number in range(group.num_columns))
+    # Lists have more values than rows.
+    sizes = ((chunk.total_uncompressed_size, chunk.num_values - group.num_rows) for chunk in chunks)
+    size = sum(max(size, _ITEM_BYTES * items) for size, items in sizes)
     if size > limit:
         raise expansion_error(path, _REMEDY)
     return size

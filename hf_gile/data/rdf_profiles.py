@@ -137,10 +137,8 @@ def local_name(uri: str) -> str:
 
 def shorten(uri: str) -> str:
     """Writes a URI with a known prefix, if there is one."""
-    for prefix, start in PREFIXES.items():
-        if uri.startswith(start):
-            return f"{prefix}:{uri.removeprefix(start)}"
-    return uri
+    matches = ((prefix, start) for prefix, start in PREFIXES.items() if uri.startswith(start))
+    return next((f"{prefix}:{uri.removeprefix(start)}" for prefix, start in matches), uri)
 
 
 def expand(name: str) -> str:

@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from .encodings import resolve_encoding, see_encoding, see_unicode
-from .files import data_suffix, is_packed, open_binary
+from .files import data_suffix, is_packed, read_head
 from .kinds import REFUSED, see_binary, see_kind
 
 SAMPLE = 1 << 20
 """Number of bytes, decompressed, from which a format is seen."""
+
+CURLY = "\u201c\u201d\u201e\xab\xbb"
+"""Typographic and French quotes, of which the first stands for all."""
 
 _DELIMITERS = (",", ";", "\t", "|", "^", "~", "\x01")
 _MAX_ROWS = 200
@@ -148,14 +151,9 @@ def sniff(
     if not Path(path).is_file():
         raise FileNotFoundError(f"no file at {path} (in {Path.cwd()})")
     with Path(path).open("rb") as raw:
-        if kind not in _FORCED and see_binary(raw.read(1 << 12)) == "xlsx":  # which is a zip archive
-            Format("xlsx").refuse(path)
-    try:
-        with open_binary(path) as stream:
-            head = stream.read(SAMPLE)
-    except EOFError:
-        head = b" "  # the reader reports the damage
-    form = sniff_bytes(head, data_suffix(Path(path)), requested, names, kind)
+        if kind not in _FORCED and (binary := see_binary(raw.read(1 << 12))):
+            Format(binary).refuse(path)  # a workbook is a zip archive
+    form = sniff_bytes(read_head(path, SAMPLE), data_suffix(Path(path)), requested, names, kind)
     if form.kind == "parquet" and is_packed(path):
         form = Format("packed")
     form.refuse(path)
@@ -219,10 +217,15 @@ def _is_table(text: str, requested: Requested, names: Collection[str]) -> bool:
 
 def csv_reader(lines: Iterable[str], form: Format) -> Any:
     """Returns a strict reader of the cells of lines."""
+    quote = form.quote
+    if quote and quote in CURLY:
+        quote = '"'
+        around = re.compile("^[{1}]|(?<={0})[{1}]|[{1}](?=\\s*$|{0})".format(re.escape(form.delimiter), CURLY))
+        lines = (around.sub('"', line) for line in lines)
     return csv.reader(
         lines,
         delimiter=form.delimiter,
-        quotechar=form.quote,
+        quotechar=quote,
         quoting=csv.QUOTE_NONE if form.quote is None else csv.QUOTE_MINIMAL,
         escapechar="\\" if form.escape else None,
         doublequote=not form.escape,
@@ -285,7 +288,7 @@ def _title_lines(text: str, names: Collection[str]) -> int:
     wanted = {name for name in names if not name.isdecimal()}
     widest = 0
     for number, line in enumerate(text.split("\n", _MAX_TITLE)[:_MAX_TITLE]):
-        cells = [cell.strip(" \r\"'") for cell in re.split(r"[,;\t|]", line)]
+        cells = [cell.strip(f" \r\"'{CURLY}") for cell in re.split(r"[,;\t|]", line)]
         width = sum(map(bool, cells))
         has_all = len(wanted) > 1 and wanted.issubset(cells)
         if has_all or (width > max(1, widest) and not wanted.isdisjoint(cells)):
@@ -308,6 +311,8 @@ def _quotings(sign: str, requested: str | None, text: str) -> list[Format]:
         forms.append(form._replace(spaced=True))
     if re.search(rf"(?:^|{delimiter})'[^\n]*'\r?(?:$|{delimiter})", text, re.MULTILINE):
         forms.append(form._replace(quote="'"))
+    if re.search(rf"(?:^|{delimiter})[{CURLY}][^\n]*[{CURLY}]\r?(?:$|{delimiter})", text, re.MULTILINE):
+        forms.append(form._replace(quote=CURLY[0]))
     if sign == "\t":  # elsewhere, a lone quote is more likely a mistake
         forms.append(form._replace(quote=None))
     return forms

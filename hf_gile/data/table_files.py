@@ -24,7 +24,7 @@ from .loading import Piece
 from .parquet_files import read_parquet, split_parquet
 from .report import ReadReport
 from .schema import Row, clean_label
-from .sniffing import Format, csv_reader, is_rule
+from .sniffing import CURLY, Format, csv_reader, is_rule
 
 SUFFIXES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet", ".xlsx", ".xls", ".ods")
 """Suffixes of table files, compressed or not. Spreadsheets are refused with what to do."""
@@ -41,12 +41,13 @@ _END = "\x1a"  # of files of CP/M and DOS
 _LABEL = re.compile(r"(?<!\S)__label__(\S*)(?:\s+,(?=\s))?")  # of fastText, also with a comma before the text
 _QUOTES = tuple("`\u201c\u201e\u201d\u00ab\u2018\u300c")
 _UNCLOSED = ' (is a quote not closed, or not doubled in a cell? quote="none" reads quotes as text)'
-_LONGEST_TOTAL = 16  # characters
+_LONGEST_TOTAL = 80  # characters
 _TOTAL = re.compile(
     r"\s*((grand|sub)[ -]?)?"
-    r"(totale?s?|sum|summe|gesamt(summe)?|somme|suma|totaal|итого|всего|合计|总计)"
-    r"\s?:?\s*"
-    r"\t[\s\d.,%+-]*",
+    r"(total[es]*( (rows|records|count))?|sum|summe|gesamt(summe|ergebnis)?|somme|suma|totaal|итого|всего|合计|总计)"
+    r"\s?:?[\s\d.,%+-]*\t[\s\d.,%+-]*"
+    r"|((source|quelle|fuente|fonte|bron)s?:|(exported|generated|created|printed) (on|by|at|from) |©)"
+    r"[^\t]*\t\s*",
     re.IGNORECASE,
 )
 
@@ -89,15 +90,13 @@ def read_rows(
         return
     if form.kind in VOCABULARIES:
         raise ValueError(f"{path}: expected a table, got {form.kind}: {VOCABULARIES[form.kind]}")
-    unit = {"json": "record", "parquet": "row"}.get(form.kind, "line")
-    short = ""
-    if form.kind in _BY_LINE and piece is not None and piece != Piece(piece.path):
-        unit = "line at byte"
-        short = "byte "
+    is_part = form.kind in _BY_LINE and piece not in (None, Piece(path))
+    unit = {"json": "record", "parquet": "row"}.get(form.kind, "line" + " at byte" * is_part)
+    short = "byte " * is_part
     is_ragged = form.kind in ("json", "jsonl")
     arguments = {**(columns or {}), **(may_lack or {})}
     absent = set(arguments)
-    optional = set(may_lack or ()) if is_ragged else set()
+    optional = {name for name in may_lack or () if is_ragged}
     names: dict[str, None] = {}
     nested: dict[str, str] = {}
     count = 0
@@ -290,7 +289,7 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
         _, cells = next(rows, (0, []))
         if isinstance(cells, ValueError):
             raise ValueError(f"the first line, which names the columns, is not CSV: {cells}")
-        header = list(map(clean_label, cells))
+        header = [clean_label(cell).strip(CURLY) for cell in cells]
     names = list(_distinct(header))
     width = len(header)
     for number, cells in rows:
@@ -298,8 +297,9 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
             yield number, cells
         elif cells == header:
             yield number, ValueError("the row repeats the names of the columns")
-        elif len(cells) == width or (len(cells) > width and not any(cells[width:])):
-            yield number, dict(zip(names, cells, strict=False))
+        elif not any([*cells[width:], *header[len(cells) :]]):
+            if width == 1 or any(cells):  # spreadsheets write empty rows below a table
+                yield number, dict(zip(names, cells, strict=False))
         elif cells != [_END]:
             counts = f"{len(cells)} cells, but the first line has {width}"
             remedy = f"quote cells that contain {form.delimiter!r} or a line break"
@@ -320,14 +320,14 @@ def _distinct(header: Sequence[str]) -> Iterator[str]:
 
 
 def _marked_total(rows: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-    """Yields rows; an error instead of the last if it has totals."""
+    """Yields rows; an error instead of the last, apart from empty ones, if it has totals or a source."""
     for number, cells in rows:
         is_short = isinstance(cells, list) and len(cells[0]) <= _LONGEST_TOTAL
         following = None
         if is_short and _TOTAL.fullmatch("\t".join(cells)):
-            following = next(rows, None)
+            following = next((row for row in rows if isinstance(row[1], ValueError) or any(row[1])), None)
             if following is None:
-                cells = ValueError("the last row has totals, and is no document or label")
+                cells = ValueError("the last row has totals or a source, and is no document or label")
         yield number, cells
         if following is not None:
             yield following
@@ -337,8 +337,8 @@ def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | Val
     """Yields the cells of rows that are not empty, with the number of their first line; or an error."""
     ahead: deque[tuple[int, str | ValueError]] = deque()
     row_lines: list[tuple[int, str | ValueError]] = []
-    sign = re.escape(form.delimiter)
-    null = re.compile(rf"(^|{sign})\\N(?=\s*$|{sign})")  # of MySQL, whose backslash is no escape
+    # Of MySQL, whose backslash is no escape.
+    null = re.compile(r"(^|{0})\\N(?=\s*$|{0})".format(re.escape(form.delimiter)))
 
     def feed() -> Iterator[str]:
         size = 0
@@ -371,8 +371,7 @@ def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | Val
             reader = csv_reader(feed(), form)
         finally:
             csv.field_size_limit(usual_limit)
-        is_error = isinstance(cells, ValueError)
-        if is_error or (cells and not is_rule(cells)):
+        if isinstance(cells, ValueError) or (cells and not is_rule(cells)):
             yield row_lines[0][0], cells
 
 

@@ -85,12 +85,16 @@ def test_lists_with_quotes_and_nothing_are_parsed():
         "['mice' 'rats' ... 'cats']",
         "%w[mice rats]",
         "00101",
+        "[<Topic.MICE: 1>, <Topic.RATS: 2>]",
+        "[:mice, :rats]",
+        "<tag>mice</tag><tag>rats</tag>",
+        "$amice$xtails",
         'a:1:{i:0;s:4:"mice";}',
     ],
 )
 def test_lists_that_cannot_be_read_are_no_labels(cell):
     with pytest.raises(
-        ValueError, match=r"look like lists, or labels .*, but cannot be read: write names of labels as JSON"
+        ValueError, match=r"look like lists, labels .* markup, but cannot be read: write names of labels as JSON"
     ):
         read(cell, cell, "mice")
     assert read(cell, cell, separator="none")[0] == [[cell], [cell]]
@@ -101,7 +105,7 @@ def test_lists_that_cannot_be_read_are_no_labels(cell):
     "cells", [("mice:0.9|rats:.12", "cats:1.0", "mice:0.35"), ("mice (90%)|rats (7.5 %)", "cats (8%)")]
 )
 def test_labels_with_scores_are_refused(cells, separator):
-    with pytest.raises(ValueError, match="look like lists, or labels with scores, but cannot be read"):
+    with pytest.raises(ValueError, match="look like lists, labels with scores, or markup, but cannot be read"):
         read(*cells, separator=separator)
     assert read("Python 3.10", "top 5%", separator=separator)[0] == [["Python 3.10"], ["top 5%"]]
 
@@ -324,6 +328,7 @@ def test_other_lists_of_two_numbers_need_names(cells, separator):
         ("sí", "no"),
         ("\u2713", ""),
         ("*", ""),
+        ("V", ""),
         ("\u25cb", "\u00d7"),
         ("\u2611", "\u2610"),
         ("\u0418\u0421\u0422\u0418\u041d\u0410", "\u041b\u041e\u0416\u042c"),
@@ -336,6 +341,42 @@ def test_columns_of_zeros_and_ones_are_labels(yes, no):
     assert note.startswith("label columns 'rude', 'off topic': a column of zeros and ones a label")
     with pytest.raises(ValueError, match="rude must be a number from 0 to 1, as in other rows, got -1"):
         see(table, ["rude", "off topic"]).read({"rude": -1})
+
+
+def test_a_prefix_that_all_columns_of_zeros_and_ones_share_is_no_part_of_labels():
+    table = [{"topic_news": row % 2, "topic_fine arts": row % 3} for row in (0, 1, 3, 4)]
+    labels, note = read(*table, columns=["topic_news", "topic_fine arts"])
+    assert labels == [[], ["news", "fine arts"], ["news"], ["fine arts"]]
+    assert (
+        "a column of zeros and ones a label, without their prefix 'topic_' (--separator none keeps it), such as" in note
+    )
+    assert read(*table, columns=["topic_news", "topic_fine arts"], separator="none")[0][2] == ["topic_news"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "known", "labels"),
+    [
+        (["not_rude", "not_funny"], [], ["not_rude", "not_funny"]),
+        (["rude", "rude_threat"], [], ["rude", "rude_threat"]),
+        (["news", "new arts"], [], ["news", "new arts"]),
+        (["label_0", "label_1"], [], ["label_0", "label_1"]),
+        (["label_0", "label_1"], ["0", "1"], ["0", "1"]),
+        (["is_rude", "is_funny"], ["is_rude", "is_funny"], ["is_rude", "is_funny"]),
+        (["is_rude", "is_funny"], ["rude", "threat"], ["rude", "funny"]),
+        (["gold.a_b", "gold.a_c"], [], ["b", "c"]),
+    ],
+)
+def test_a_prefix_with_a_meaning_or_of_known_labels_is_kept(columns, known, labels):
+    assert read(dict.fromkeys(columns, 1), columns=columns, known=known)[0] == [labels]
+
+
+@pytest.mark.parametrize("damaged", [[1, 0], [], [1, 0, None]])
+def test_a_list_of_zeros_and_ones_that_is_too_short_has_no_numbers_of_classes(damaged):
+    form = see(rows(*[[0, 1, 1], [1, 0, 0]] * 10, damaged), ["tags"], known=["mice", "rats", "cats"])
+    assert form.read({"tags": [0, 1, 1]}) == ["rats", "cats"]
+    if damaged:
+        with pytest.raises(ValueError, match="tags must have 3 numbers"):
+            form.read({"tags": damaged})
 
 
 @pytest.mark.parametrize(("yes", "no"), [(1, -1), (80, 10), ("ja", "no"), ("*", "#")])
@@ -355,6 +396,14 @@ def test_a_word_that_all_columns_share_is_no_label(no):
 
 def test_the_prefix_of_fasttext_is_no_part_of_a_label():
     assert read("__label__mice", "__label__rats", "__label__mice")[0] == [["mice"], ["rats"], ["mice"]]
+
+
+@pytest.mark.parametrize("quotes", ["''", '""', "\u201c\u201d", "\u201e\u201c", "\xab\xbb"])
+def test_quotes_around_labels_are_no_part_of_them(quotes):
+    mice, rats = (f"{quotes[0]}{name}{quotes[1]}" for name in ("mice, old", "rats' tails"[quotes == "''" :]))
+    assert read(mice, mice)[0][0] == ["mice, old"]
+    assert read(f"{rats};{mice}", f"{mice}; cats", separator=";")[0][1] == ["mice, old", "cats"]
+    assert read("rats' tails", "the 'old' mice")[0] == [["rats' tails"], ["the 'old' mice"]]
 
 
 def test_numbers_by_label_are_read():
@@ -427,7 +476,7 @@ def test_numbers_and_missing_cells_are_read(cells, expected):
 
 def test_words_that_may_stand_for_no_label_are_mentioned():
     assert "'None' is no label" in read("mice", "None")[1]
-    for word in ("none", "unknown", "K.A.", "nicht zutreffend", "0"):
+    for word in ("none", "unknown", "K.A.", "nicht zutreffend", "0", "(no genres listed)", "[No keywords available]"):
         labels, note = read("mice", word, "rats")
         assert labels[1] == [word]
         assert f"{word!r} is a label: leave cells empty where a document has none" in note
@@ -453,7 +502,8 @@ def test_labels_with_words_are_not_noted(cells):
 
 
 def test_what_spreadsheets_change_and_a_second_header_are_noted():
-    assert "the id '02. Mrz' looks like a number that a spreadsheet has changed" in read("02. Mrz", "mice")[1]
+    for changed in ("02. Mrz", "1,034"):
+        assert f"the id {changed!r} looks like a number that a spreadsheet has changed" in read(changed, "mice")[1]
     cells = ["mice", "rats", "cats"] * 10
     note = "'Choose a topic:' is only in the first row: if it is a second row of names, remove it"
     assert note in read("Choose a topic:", *cells)[1]

@@ -103,6 +103,10 @@ def test_columns_of_the_same_name_may_be_left_unread(write):
         load_labels(write("b.csv", "id,name,name\n1,mice,Mäuse\n"))
 
 
+def test_a_text_of_labels_may_have_the_prefix_of_fasttext(write):
+    assert load_labels(write("labels.txt", "__label__mice\n__label__red_rats\n")).names == ["mice", "red_rats"]
+
+
 @pytest.mark.parametrize("name", ["labels.txt", "labels"])
 def test_a_text_has_a_label_on_each_line(write, name):
     report = ReadReport()

@@ -92,6 +92,31 @@ def test_a_workbook_is_refused_with_what_to_do(read):
         read("a.xlsx", zipped("xl/workbook.xml", "<workbook/>"))
 
 
+def test_a_spreadsheet_of_libreoffice_is_refused_with_what_to_do(read):
+    content = zipped("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+    for name in ("a.ods", "a.csv"):
+        with pytest.raises(ValueError, match=r"is a spreadsheet of LibreOffice: save it as CSV, .*--convert-to csv"):
+            read(name, content)
+
+
+@pytest.mark.parametrize("quotes", ["\u201c\u201d", "\u201e\u201c", "\xab\xbb"])
+@pytest.mark.parametrize("sign", [",", ";"])
+def test_typographic_quotes_are_around_cells(read, quotes, sign):
+    lines = [
+        ["text", "labels"],
+        *([f"note {n}{sign} \u201cso\u201d", ["mice", f"rats{sign} old"][n % 2]] for n in range(30)),
+    ]
+    table = "".join(sign.join(f"{quotes[0]}{cell}{quotes[1]}" for cell in cells) + "\r\n" for cells in lines)
+    parts, _, said = read("a.csv", table)
+    assert gold(parts)[f"note 3{sign} \u201cso\u201d"] == {f"rats{sign} old"}
+    assert "quote '\u201c'" in said
+
+
+def test_quotations_keep_their_quotes_but_labels_and_names_of_columns_do_not(read):
+    lines = "".join(f"\u201cnote {n}\u201d,\u201c{'ab'[n % 2]}\u201d\n" for n in range(30))
+    assert gold(read("a.csv", f"\u201ctext\u201d,\u201clabels\u201d\n{lines}")[0])["\u201cnote 3\u201d"] == {"b"}
+
+
 def test_names_above_several_options_are_no_column(read):
     table = "Which topics?,,What happened?\nrefund,praise,Open-Ended Response\n"
     table += "".join(f"{'refund' * (row % 2)},{'praise' * (row % 3 > 0)},note {row}\n" for row in range(30))
@@ -243,12 +268,35 @@ def test_lines_that_end_with_a_carriage_return_alone_are_read(read, tmp_path):
     assert load_labels(tmp_path / "b.csv").names == ["hose", "red pump"]
 
 
-@pytest.mark.parametrize("last", ["Total,", "Summe:,30"])
+@pytest.mark.parametrize(
+    "last",
+    [
+        "Total,",
+        "Summe:,30",
+        "Total rows: 30,",
+        "Gesamtergebnis,30",
+        "Grand Total,30\n,\n,",
+        "Source: our survey of 2024,",
+        "Exported on 2024-01-01 by Ann,",
+    ],
+)
 def test_a_last_row_with_totals_is_no_document(read, last):
     table = f"{csv_of(joined(documents(30, low=1, high=1), ''))}{last}\n"
-    with pytest.raises(ValueError, match="line 32: the last row has totals, and is no document or label; fix it, or"):
+    with pytest.raises(
+        ValueError, match="line 32: the last row has totals or a source, and is no document or label; fix"
+    ):
         read("a.csv", table)
     assert len(gold(read("a.csv", f"{table}another text,refund\n")[0])) == 32
+
+
+@pytest.mark.parametrize(
+    "table", ["text;labels;;\n{};;;\n;;;\n", "text;labels;\n{}", "text;labels\n{};\n;\n" + ";\n" * 30]
+)
+def test_empty_rows_and_columns_of_spreadsheets_are_left_out(read, table):
+    lines = "".join(f"note {n};{'ab'[n % 2]}\n" for n in range(30))
+    parts, _, said = read("a.csv", table.format(lines))
+    assert gold(parts) == {f"note {n}": {"ab"[n % 2]} for n in range(30)}
+    assert "30 records from 1 file; left out: none" in said
 
 
 def test_totals_below_columns_of_zeros_and_ones_do_not_hide_what_these_are(read):

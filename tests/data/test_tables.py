@@ -236,7 +236,7 @@ def test_an_encoding_error_names_the_line_and_a_likely_encoding(write, stream):
     [
         ("y", "1 cells, but the first line has 2"),
         ("y,m,z", "3 cells, but the first line has 2; quote cells that contain ',' or a line break"),
-        ("\u201cy, z\u201d,m", "replace \u201c by \", or pass --quote '\u201c' if this also ends cells"),
+        ("\u2018y, z\u2019,m", "replace \u2018 by \", or pass --quote '\u2018' if this also ends cells"),
         ('"y "said", z",m', "quote not closed, or not doubled in a cell"),
         ('"y,m', "quote not closed"),
     ],
