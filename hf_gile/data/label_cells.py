@@ -54,6 +54,7 @@ _BIT = r"(?:0(?:\.0*)?|1(?:\.0*)?)(?:e\+00)?"
 _BITS = re.compile(rf"{_BIT}(?:\s*([,;|/])\s*|(\s)\s*|){_BIT}")
 _TAG = re.compile("<([^<>]+)>")
 _TAGS = re.compile(r"(?:<[^<>]+>\s*)+")
+_SPECIAL = re.compile("[<&\r\v\f\x1c-\x1f\x85\u2028\u2029]|;#")
 _LOOKUP = re.compile(r"(^|;#)\d+;#(?=\D)")  # the id before a name, as of SharePoint
 _COMMA = re.compile(r"^([01]),(?=\d+$)")  # of decimals in much of Europe
 _OPEN, _CLOSE = "[({", "])}"
@@ -69,7 +70,11 @@ LIST_START = re.compile(rf"[\[{{]|{_WRAPPED}")
 _CERTAIN = re.compile(rf"""{_SPARK}|c\(\d|\w[\w.{{}}]*\[["']|(?:[\[{{(]|{_WRAPPED}[\[{{(]?)\s*(?:[\w.]+ = )?["']""")
 _NUMBER = re.compile(r"[+-]?(0|[1-9]\d*|(?=\.\d))(\.\d*)?([eE][+-]?\d+)?|nan", re.ASCII)
 _QUOTED = r"""(b?"(?:[^"\\]|\\.)*"|b?'(?:[^'\\]|\\.)*')"""
-_BARE = r"""((?!\.\.\.)[^\s,'"\[\](){}<:][^,\n\[\](){}]*)"""  # an ellipsis stands for items that are lost
+# An ellipsis stands for lost items, and a name with a value, as of maps in Java, for none.
+_BARE = (
+    r"""((?!\.\.\.|[^,\n\[\](){}]*[:=]\s*(?:[\d.]+|true|false)\s*(?:,|\Z))"""
+    r"""[^\s,'"\[\](){}<:][^,\n\[\](){}]*)"""
+)
 _ONE_QUOTED = re.compile(r"""[=b]?(["'])([^"'\\\[({][^"'\\]*)\1""")  # ="007" is text in Excel
 _ITEM = re.compile(rf"\s*(?:np\.\w+\(|[\w.]+ = (?=[\"']))?(?:{_QUOTED}\)?(?=[\s,]|$)|{_BARE}\)?)\s*,?", re.DOTALL)
 
@@ -116,9 +121,9 @@ def plain_cell(cell: object) -> Any:
         >>> plain_cell("<li>mice</li><li>R&amp;D</li>"), plain_cell("<mice><rats>"), plain_cell("3;#mice;#5;#rats")
         ('\nmice\n\nR&D\n', '<mice><rats>', 'mice;#rats')
     """
-    if not isinstance(cell, str) or ("<" not in cell and "&" not in cell and ";#" not in cell):
+    if not isinstance(cell, str) or not _SPECIAL.search(cell):
         return cell  # at once, since most cells are so
-    if "<" in cell and not _TAGS.fullmatch(cell.strip()):
+    if not _TAGS.fullmatch(cell.strip()):
         cell = plain_text(BLOCK.sub("\n", cell))
     return _LOOKUP.sub(r"\1", decode_entities(cell))
 
@@ -297,6 +302,7 @@ def count_positions(
 
     The names have an order, unlike labels that are only known.
     """
+    lists = list(filter(None, lists))
     width, number = next(iter(Counter(map(len, lists)).most_common(1)), (0, 0))
     if width < 2 or number < _NEARLY_ALL * len(lists):
         return 0

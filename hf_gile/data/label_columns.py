@@ -27,6 +27,7 @@ from .label_cells import (
     clean_id,
     count_positions,
     has_lists,
+    is_flag,
     is_missing,
     named_classes,
     note_changed,
@@ -261,8 +262,9 @@ def see(
     if pieces and (form.separators or (separator is None and not form.names)):
         refuse_joined(pieces, title, known, is_split)
     if separator and form.separators and (sign := joined_by(pieces)):
-        piece = next(piece for piece in pieces if sign in piece)
-        description += f" (if {piece!r} is several labels, pass --separator {separator}{sign})"
+        flag = f"pass --separator {separator}{sign}"
+        remedy = f"replace {sign!r} by {separator!r}" if sign.strip(", ").isalpha() else flag
+        description += f" (if {next(piece for piece in pieces if sign in piece)!r} is several labels, {remedy})"
     return _noted(form, description, "--separator", rows)
 
 
@@ -296,7 +298,7 @@ def _signs(separator: str, texts: Sequence[str]) -> tuple[str, ...]:
     sign = BLOCK.sub("\n", SPELLED.get(separator, separator))
     if sign not in joined and separator in joined:  # such as a backslash and an n
         sign = separator
-    if sign not in joined and all(character in joined for character in sign):
+    if sign not in joined and all(character in joined and not character.isalnum() for character in sign):
         return tuple(dict.fromkeys(sign))
     return (sign,)
 
@@ -353,9 +355,8 @@ def flag_columns(rows: Sequence[Row], others: Collection[str]) -> list[str]:
 
 def _ones(rows: Sequence[Row]) -> list[str]:
     """Returns the columns in which each cell is 1, or a word for it; from a few rows, nothing follows."""
-    if len(rows) < _FEW:
-        return []
-    return [column for column in _candidates(rows) if all(as_number(row.get(column)) == 1 for row in rows)]
+    columns = _candidates(rows) if len(rows) >= _FEW else []
+    return [column for column in columns if all(as_number(row.get(column)) == 1 for row in rows)]
 
 
 def _candidates(rows: Sequence[Row]) -> list[str]:
@@ -387,8 +388,12 @@ def _refuse_rows(
                 f"{' '.join(map(shlex.quote, flags))}, or --separator none if 0 and 1 are the labels"
             )
         return
-    # One word is in all columns, such as 0 or "no", and the other may be the name of the column.
-    are_two = len(words) > 1 and set.intersection(*words) and all(len(cells) <= 2 for cells in words)
+    # One word is in all columns, such as 0 or "no", and the other may be the name of the column; or there are more.
+    are_two = (
+        len(words) > 1
+        and (common := set.intersection(*words))
+        and (sum(map(is_flag, common)) > 1 or all(len(cells) <= 2 for cells in words))
+    )
     are_numbers = bool(seen) and all(number_of(word.removesuffix("%")) is not None for word in seen)
     if (are_two or are_numbers) and not any(word in known for word in seen):
         raise ValueError(
@@ -426,8 +431,7 @@ def _key(lists: Sequence[Sequence[Any]], title: str, known: Collection[str]) -> 
 def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Row]) -> LabelColumn:
     """Adds a line with two examples."""
     examples: dict[str, None] = {}
-    cells = [row.get(column) for row in rows for column in form.columns]
-    texts = [cell.strip() for cell in cells if isinstance(cell, str)]
+    texts = [str(row[name]).strip() for row in rows for name in form.columns if isinstance(row.get(name), str)]
     missing = [text for text in texts if text and form.is_absent(text)]
     have_words = any(number_of(text) is None for text in texts)
     none = [

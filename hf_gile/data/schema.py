@@ -16,8 +16,8 @@ NO_TEXT = {"NULL", "\\N", "NaN", "nan", "<NA>"}
 # Of words and directions; joiners have a meaning.
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 _INLINE = re.compile(r"</?(a|b|em|font|i|small|span|strong|sub|u)(\s[^<>]*)?>", re.IGNORECASE)
-BLOCK = re.compile(r"</?(br|div|h[1-6]|hr|li|ol|p|ul)(\s[^<>]*)?/?>", re.IGNORECASE)
-"""Tags of HTML at which a line or a block ends."""
+BLOCK = re.compile(r"</?(br|div|h[1-6]|hr|li|ol|p|ul)(\s[^<>]*)?/?>|[\r\v\f\x1c-\x1f\x85\u2028\u2029]", re.IGNORECASE)
+"""Tags of HTML at which a line or a block ends, and line breaks other than a line feed, as of FileMaker."""
 
 _SUPERSCRIPT = re.compile(r"<sup>([^<>]*)</sup>")
 _ENTITY = re.compile(r"&(#\d{1,6}|#x[0-9a-fA-F]{1,5}|[A-Za-z]{2,8}\d{0,2});")

@@ -87,6 +87,8 @@ def test_lists_with_quotes_and_nothing_are_parsed():
         "00101",
         "[<Topic.MICE: 1>, <Topic.RATS: 2>]",
         "[:mice, :rats]",
+        "{mice=1, red rats=0}",
+        "{mice: true, rats: false}",
         "<tag>mice</tag><tag>rats</tag>",
         "$amice$xtails",
         'a:1:{i:0;s:4:"mice";}',
@@ -139,7 +141,33 @@ def test_joined_labels_of_a_rich_vocabulary_are_refused_with_the_separator(sign)
     assert read(*cells, separator="none")[0][0] == [" ".join(cells[0].split())]
 
 
-@pytest.mark.parametrize("sign", ["/", " & ", " + ", " and ", ";"])
+@pytest.mark.parametrize("sign", ["\r", "\r\n", "\v", "\f", "\x1d", "\x85", "\u2028"])
+def test_other_line_breaks_are_line_breaks(sign):
+    cells = [sign.join(labels) for labels in rich_labels()]
+    with pytest.raises(ValueError, match=r"look like several labels, .*: pass --separator 'newline'"):
+        read(*cells)
+    for separator in ("newline", sign):
+        assert read(*cells, separator=separator)[0] == rich_labels()
+
+
+def test_the_wide_space_of_japanese_separates_labels():
+    draw = random.Random(3)
+    cells = ["\u3000".join(draw.sample(["配送", "料金", "品質", "返品"], draw.randint(1, 2))) for _ in range(40)]
+    with pytest.raises(ValueError, match="pass --separator '\u3000'"):
+        read(*cells)
+    assert read(*cells, separator="\u3000")[0][0] == cells[0].split("\u3000")
+
+
+def test_words_between_labels_are_no_separator_of_others():
+    gold = [labels[:3] for labels in rich_labels()]
+    cells = [f"{first}, {second} and {third}" for first, second, third in gold]
+    labels, note = read(*cells, separator=",")
+    assert labels[0] == [gold[0][0], f"{gold[0][1]} and {gold[0][2]}"]
+    assert "is several labels, replace ' and ' by ',')" in note
+    assert read("mice", "sand", separator=" and ")[0] == [["mice"], ["sand"]]
+
+
+@pytest.mark.parametrize("sign", ["/", " & ", " + ", " and ", ", and ", ";"])
 def test_a_few_joined_labels_that_are_also_alone_are_refused(sign):
     draw = random.Random(11)
     gold = [draw.sample(TOPICS, 2 if number % 12 == 0 else 1) for number in range(200)]
@@ -372,7 +400,8 @@ def test_a_prefix_with_a_meaning_or_of_known_labels_is_kept(columns, known, labe
 
 @pytest.mark.parametrize("damaged", [[1, 0], [], [1, 0, None]])
 def test_a_list_of_zeros_and_ones_that_is_too_short_has_no_numbers_of_classes(damaged):
-    form = see(rows(*[[0, 1, 1], [1, 0, 0]] * 10, damaged), ["tags"], known=["mice", "rats", "cats"])
+    cells = [[0, 1, 1], [1, 0, 0]] * 10 + [[]] * 15
+    form = see(rows(*cells, damaged), ["tags"], known=["mice", "rats", "cats"])
     assert form.read({"tags": [0, 1, 1]}) == ["rats", "cats"]
     if damaged:
         with pytest.raises(ValueError, match="tags must have 3 numbers"):
@@ -385,6 +414,13 @@ def test_columns_that_only_look_like_zeros_and_ones_are_refused(yes, no):
     with pytest.raises(ValueError, match="write 1 in the columns of a document's labels and 0 in others, or pass"):
         read(*table, columns=["rude", "off topic"])
     assert read(*table, columns=["rude", "off topic"], separator="none")[0][2] == [str(no)] * (no != "")
+
+
+def test_columns_of_yes_no_and_another_word_are_refused():
+    table = [{"rude": first, "odd": second} for first, second in ("yn", "ny", "nn", "?y")]
+    table = [{name: {"y": "yes", "n": "no", "?": "maybe"}[cell] for name, cell in row.items()} for row in table]
+    with pytest.raises(ValueError, match="are the same in all columns, or numbers beyond 0 to 1: write 1 in the colum"):
+        read(*table, columns=["rude", "odd"])
 
 
 @pytest.mark.parametrize("no", ["0", "Not quoted"])
