@@ -136,7 +136,7 @@ def _read_markup(rows: Sequence[dict[str, Any]], chosen: Columns) -> None:
 def _plain_cell(cell: Any) -> Any:
     """Returns a cell with plain texts, and without errors of spreadsheets."""
     if isinstance(cell, str):
-        return None if cell.strip() in _ERRORS else plain_text(_ENCLOSED.sub(r"\1\2", cell))
+        return None if cell.strip() in _ERRORS else plain_text(_ENCLOSED.sub(r"\1\2\3", cell))
     if isinstance(cell, list):
         return [_plain_cell(item) for item in cell]
     return {key: _plain_cell(item) for key, item in cell.items()} if isinstance(cell, dict) else cell
@@ -336,6 +336,9 @@ _DECIMAL = re.compile(r"[0-9]+\.0")  # as pandas writes whole numbers in a colum
 _ERRORS = NO_TEXT | {word for word in MISSING if word.startswith("#")}  # of spreadsheets
 _CHILDREN = re.compile(r"child(ren)?|narrower|sub\w*|nodes|items|members", re.IGNORECASE)
 _ID_KEYS = ("id", "uri", "@id", "ui", "code", "notation")
-_ENCLOSED = re.compile(r'\A\s*(?:="([^"]*)"|<(\w+://[^<>\s]*)>)\s*\Z')  # a text of Excel, an address of RDF
+# A text of Excel, an address of RDF, or a text in typographic or French quotes.
+_ENCLOSED = re.compile(
+    r'\A\s*(?:="([^"]*)"|<(\w+://[^<>\s]*)>|[\u201c\u201e\xab]([^\u201c-\u201e\xab\xbb]*)[\u201c\u201d\xbb])\s*\Z'
+)
 _LANGUAGE = re.compile("[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")
 _DEFAULT = ["id", "name"]

@@ -103,6 +103,20 @@ def test_columns_of_the_same_name_may_be_left_unread(write):
         load_labels(write("b.csv", "id,name,name\n1,mice,Mäuse\n"))
 
 
+def test_sections_of_settings_are_no_labels(write):
+    with pytest.raises(ValueError, match=r"a line has a number, a bullet, .*, such as '\[entities\]'"):
+        load_labels(write("annotation.conf", "[entities]\nPerson\nOrganization\n[relations]\n"))
+
+
+@pytest.mark.parametrize("quotes", ["\u201c\u201d", "\u201e\u201c", "\xab\xbb"])
+def test_typographic_quotes_are_no_part_of_names(write, quotes):
+    rows = [
+        f"{quotes[0]}{number}{quotes[1]},{quotes[0]}{name}{quotes[1]}\n" for number, name in enumerate(["mice", "rats"])
+    ]
+    labels = load_labels(write("a.csv", f"id,name\n{''.join(rows)}"))
+    assert (labels.ids, labels.names) == (["0", "1"], ["mice", "rats"])
+
+
 def test_a_text_of_labels_may_have_the_prefix_of_fasttext(write):
     assert load_labels(write("labels.txt", "__label__mice\n__label__red_rats\n")).names == ["mice", "red_rats"]
 
