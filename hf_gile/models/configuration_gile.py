@@ -415,6 +415,14 @@ class GileConfig(PreTrainedConfig):
         return is_there and self.label_encoder_type == "text_encoder"
 
     @property
+    def full_length(self) -> int:
+        """Number of words from which the words of a document count fully, see `Postings`.
+
+        It is 1 if labels have rows: the weights of terms are then fitted to documents like those to score.
+        """
+        return 1 if self.label_rows else 50
+
+    @property
     def mixture(self) -> Mixture:
         """The terms of the score and their weights."""
         present = {

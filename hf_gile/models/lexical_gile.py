@@ -107,17 +107,21 @@ def count_features(text: str) -> dict[int, int]:
     more, plus `LEXICAL_BUCKETS`. A short text of a single line is a title, too, but its words count once.
     """
     title, _, rest = text.strip().partition("\n")
-    counts = _count(text)
-    in_title = _count(title) if rest else counts.copy()
+    features = _all_features(text)
+    in_title = features
     if rest:
-        counts.update({feature: 2 * number for feature, number in in_title.items()})
+        in_title = _all_features(title)
+        features += 2 * in_title
     if rest or len(title) <= _LONGEST_TITLE:
-        counts.update({LEXICAL_BUCKETS + feature: number for feature, number in in_title.items()})
-    return {feature: min(counts[feature], _HIGHEST_COUNT) for feature in sorted(counts)}
+        features = features + [LEXICAL_BUCKETS + feature for feature in in_title]
+    counts = dict(sorted(Counter(features).items()))
+    if len(features) > _HIGHEST_COUNT:
+        counts = {feature: min(number, _HIGHEST_COUNT) for feature, number in counts.items()}
+    return counts
 
 
-def _count(text: str) -> Counter[int]:
-    return Counter(chain.from_iterable(map(lexical_features, parts_of(text))))
+def _all_features(text: str) -> list[int]:
+    return list(chain.from_iterable(map(lexical_features, parts_of(text))))
 
 
 def lexical_features(text: str) -> list[int]:
@@ -198,7 +202,8 @@ class Postings(NamedTuple):
 
     The texts t of a label are its name, its synonyms, and its description (words only, with share_t = 0.6). f are
     lexical features of both d and t with at least a tenth of the weight of the heaviest feature of t; counts are capped
-    at 2,048. n are `Neighbours` of d. For documents below 50 words, match and coverage are scaled down by the length.
+    at 2,048. n are `Neighbours` of d. For documents of fewer words than `full_length`, match and coverage are scaled
+    down by the length.
 
     Args:
         features: `(F,)` distinct lexical features of all texts, in ascending order.
@@ -208,6 +213,7 @@ class Postings(NamedTuple):
         labels: `(T,)` label index of each text.
         words: `(T,)` number of words that coverage requires; 0 for descriptions, which are never covered; -1 for rows.
         weights: `(4, L)` weights of `WORD_TERMS` for each label.
+        full_length: `()` number of words, see above.
     """
 
     features: Tensor
@@ -217,10 +223,16 @@ class Postings(NamedTuple):
     labels: Tensor
     words: Tensor
     weights: Tensor
+    full_length: Tensor
 
     @classmethod
     def build(
-        cls, labels: Iterable[Label], idf: Tensor, weights: Tensor, word_rows: tuple[Tensor, ...] | None = None
+        cls,
+        labels: Iterable[Label],
+        idf: Tensor,
+        weights: Tensor,
+        word_rows: tuple[Tensor, ...] | None = None,
+        full_length: int = 50,
     ) -> "Postings":
         """Builds the postings of L labels from the idf of `WordWeights` and the output of `WordRows` for them."""
         label_texts: list[tuple[frozenset[int], int, float]] = []
@@ -252,12 +264,12 @@ class Postings(NamedTuple):
             sizes = torch.cat([sizes, row_sizes])
             labels_of_texts = torch.cat([labels_of_texts, row_labels])
             words = torch.cat([words, words.new_full((len(row_labels),), -1)])
-        tensors = (features, sizes, values, labels_of_texts, words, weights)
+        tensors = (features, sizes, values, labels_of_texts, words, weights, torch.tensor(full_length))
         return cls.from_entries(*(tensor.to(weights.device) for tensor in tensors))
 
     @classmethod
     def from_entries(cls, features: Tensor, sizes: Tensor, values: Tensor, *other_fields: Tensor) -> "Postings":
-        """Numbers the `(E,)` features of T texts with these sizes; `other_fields` are labels, words and weights."""
+        """Numbers the `(E,)` features of T texts with these sizes; `other_fields` are the last ones."""
         distinct, positions = features.unique(return_inverse=True)
         starts = functional.pad(sizes.cumsum(0), (1, 0))
         return cls(distinct.int(), starts.int(), positions.int(), values, *other_fields)
@@ -311,7 +323,7 @@ class Postings(NamedTuple):
         size = max(1, min(_DOCUMENTS_AT_ONCE, _SUMS_AT_ONCE // max(1, len(self.labels))))
         for start in range(0, len(features), size):
             rows = slice(start, start + size)
-            yield rows, self._terms(_WordCounts.read(features.take(rows).to(self.values.device)))
+            yield rows, self._terms(_WordCounts.read(features.take(rows).to(self.values.device), self.full_length))
 
     def _terms(self, documents: "_WordCounts") -> "_Terms":
         """Computes the terms of a block of B documents."""
@@ -394,7 +406,7 @@ class _WordCounts(NamedTuple):
         rows: `(M,)` document of each feature.
         features: `(M,)` lexical features, and `NEIGHBOURS` + n for the neighbour n.
         shares: `(M,)` s_f of words, 1 for words of the title, and |s| share_n of neighbours.
-        factors: `(B,)` factors of match and coverage, below 1 for documents of fewer than 50 words.
+        factors: `(B,)` factors of match and coverage, below 1 for documents of fewer words than `full_length`.
         norms: `(B,)` lengths |s|.
     """
 
@@ -405,7 +417,7 @@ class _WordCounts(NamedTuple):
     norms: Tensor
 
     @classmethod
-    def read(cls, documents: LexicalFeatures) -> "_WordCounts":
+    def read(cls, documents: LexicalFeatures, full_length: Tensor) -> "_WordCounts":
         """Reads the features and neighbours of B documents."""
         rows, columns = documents.mask.nonzero(as_tuple=True)
         features = documents.ids[rows, columns]
@@ -420,7 +432,7 @@ class _WordCounts(NamedTuple):
             torch.cat([rows, near]),
             torch.cat([features, NEIGHBOURS + documents.neighbours.flatten()]).int(),
             torch.cat([shares, norms[near] * documents.shares.flatten()]),
-            (lengths / 50).clamp(max=1),
+            (lengths / full_length).clamp(max=1),
             norms,
         )
 

@@ -378,7 +378,8 @@ class GileModel(GilePreTrainedModel):
         if not layer.counts_words:
             return None
         words = None if columns is None or self.word_rows is None else self.word_rows(columns)
-        return Postings.build(labels, layer.lexical(), layer.word_weights(len(labels), label_rows), words)
+        weights = layer.word_weights(len(labels), label_rows)
+        return Postings.build(labels, layer.lexical(), weights, words, self.config.full_length)
 
     @can_return_tuple
     def forward(

@@ -103,7 +103,12 @@ def _compute_terms(
             idf = model.gile.output_layer.lexical()
             stored = model.label_set or [Label(name, name) for name in config.id2label.values()]
             labels = [stored[column] for column in columns.tolist()]
-            postings = Postings.build(labels, idf, torch.zeros(len(WORD_TERMS), len(columns), device=idf.device))
+            postings = Postings.build(
+                labels,
+                idf,
+                torch.zeros(len(WORD_TERMS), len(columns), device=idf.device),
+                full_length=config.full_length,
+            )
         for batch in batches:
             with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
                 scores = _score_terms(model, batch, e)

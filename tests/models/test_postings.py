@@ -102,8 +102,8 @@ def literal_words(counts, near, row):
     return math.log(1 + 200 * max(0.0, total))
 
 
-@pytest.mark.parametrize("small_table", [0, 1 << 19])
-def test_terms_of_blocks_equal_loops_over_documents_and_texts(small_table, monkeypatch):
+@pytest.mark.parametrize(("small_table", "full_length"), [(0, 50), (1 << 19, 1)])
+def test_terms_of_blocks_equal_loops_over_documents_and_texts(small_table, full_length, monkeypatch):
     monkeypatch.setattr(lexical_gile, "_SMALL_TABLE", small_table)
     monkeypatch.setattr(lexical_gile, "_DOCUMENTS_AT_ONCE", 2)
     idf = torch.rand(LEXICAL_BUCKETS, generator=torch.Generator().manual_seed(0)) + 0.5
@@ -118,12 +118,12 @@ def test_terms_of_blocks_equal_loops_over_documents_and_texts(small_table, monke
     shares = torch.tensor([list(some.values()) + [0.0] * (2 - len(some)) for some in near])
     features = LexicalFeatures(words.ids, words.counts, numbers, shares)
     labels = list(LABELS)
-    actual = Postings.build(labels, idf, torch.ones(4, len(labels)), word_rows).terms(features)
+    actual = Postings.build(labels, idf, torch.ones(4, len(labels)), word_rows, full_length).terms(features)
     assert actual.any(-1).any(-1).all()
     weights = dict(enumerate(idf.tolist()))
     for number, text in enumerate(texts):
         counts = {feature: count for feature, count in count_features(text).items() if feature < LEXICAL_BUCKETS}
-        factor = min(1.0, sum(count for feature, count in counts.items() if feature % 2 == 0) / 50)
+        factor = min(1.0, sum(count for feature, count in counts.items() if feature % 2 == 0) / full_length)
         for column, label in enumerate(labels):
             match, coverage, title = compute_terms(text, label, weights, 1.0)
             words = literal_words(counts, near[number], rows.get(column, {}))

@@ -354,6 +354,14 @@ def test_labels_added_to_few_documents_do_not_displace_seen_labels():
     assert is_displaced.sum() < ((test.vectors @ e.T).argmax(1) >= 20).sum()
 
 
+def test_few_documents_that_tell_nothing_of_each_other_are_scored_without_certainty():
+    vectors = functional.normalize(torch.randn(60, 16, generator=torch.Generator().manual_seed(0)), dim=-1)
+    train = Documents(vectors[:42], torch.arange(42)[:, None] % 7)
+    head = fit_head(train, train.take(slice(0)), vectors[42:49], one_label=True)
+    highest = scores_of(head, vectors[49:], vectors[42:49]).softmax(1).max(1).values
+    assert highest.mean() < 0.25
+
+
 @pytest.mark.usefixtures("short_search")
 def test_one_label_is_enough_for_a_head():
     train, e = topics(20, labels=1)

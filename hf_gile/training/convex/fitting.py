@@ -314,7 +314,7 @@ def _words(
     rows = concatenate_datasets([part.select_columns(names) for part in parts])
     unweighted = torch.zeros(len(WORD_TERMS), len(labels))
     compared = [number for number, name in enumerate(WORD_TERMS) if name != "words"]  # which learn from the documents
-    postings = Postings.build(labels, gile.output_layer.lexical().cpu(), unweighted)
+    postings = Postings.build(labels, gile.output_layer.lexical().cpu(), unweighted, full_length=config.full_length)
 
     def compare(numbers: Tensor) -> dict[str, Tensor]:
         # In blocks: padded to the longest document, all words could exceed memory.
@@ -327,7 +327,7 @@ def _words(
     counts = feature_counts(rows)
     of_labels = train.counts(len(labels))
     fits_by_name = (of_labels == 0) | may_be_held_out(of_labels)
-    named = named_labels(postings, counts[: len(train)], fits_by_name)
+    named = named_labels(postings, counts, fits_by_name)
     vectors = torch.cat([train.vectors, validation.vectors]) if neighbours else None
     regression = WordRegression(counts, vectors, len(train) if neighbours else 0, named)
     if regression.neighbours is not None:

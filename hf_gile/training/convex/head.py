@@ -50,6 +50,7 @@ _ENOUGH_TO_CALIBRATE = 100
 """With fewer validation documents, probabilities and thresholds use all documents, see `ConvexFit.left_out`."""
 
 _L2_WITHOUT_CHOICE = 0.1  # of rows
+_STRENGTH_WITHOUT_CHOICE = 1.0  # of the weights of terms, in documents
 
 _MANY_UNSEEN = 100
 """With so many labels without documents, and documents left out, the offset of unseen labels is chosen with them.
@@ -185,7 +186,7 @@ def fit_head(
     if not bool(train.has_gold.any()):
         raise ValueError("no training document has a label: there is nothing to fit")
     if one_label and _count_informative(train, validation, labels) < _FEWEST:
-        return _fit_without_choice(train.joined(validation), labels, compare is not None)
+        return _fit_without_choice(train.joined(validation), labels, compare is not None, regression)
     return _Fit(train, validation, labels, one_label, compare, regression, relearn).run()
 
 
@@ -586,23 +587,39 @@ def _count_informative(train: Documents, validation: Documents, labels: Tensor) 
     return sum(int(fold.left_out.among(fold.seen).has_gold.sum()) for fold in folds)
 
 
-def _fit_without_choice(documents: Documents, labels: Tensor, compares: bool) -> Head:
-    """Fits the sum of rows, a joint space and the cosine to few documents with one label each, without choices.
+def _fit_without_choice(
+    documents: Documents, labels: Tensor, compares: bool, regression: WordRegression | None
+) -> Head:
+    """Fits the sum of rows, a joint space, the cosine and rows of words to few documents with one label each.
 
-    Unseen labels, which have no row, get what rows add to the score of the mean document.
+    Only the weights of these terms are chosen, on folds of the documents. Unseen labels, which have no rows, get what
+    rows add to the score of a document on average.
     """
-    prior = prior_of(one_label=True, shares_words=compares, has_word_rows=False)
-    for weights in prior.values():
-        weights |= {"joint": 1.0, "cosine": 1.0}
+    weights = prior_of(one_label=True, shares_words=compares, has_word_rows=regression is not None)
+    for of_group in weights.values():
+        of_group |= {"joint": 1.0, "cosine": 1.0}
     variance = 1 - documents.vectors.mean(0).square().sum().item()  # small if all vectors have much in common
     regularisation = Regularisation(
         rows_l2=max(_L2_WITHOUT_CHOICE * variance, L2_OF_ROWS[-1]),
+        words_l2=None if regression is None else L2_OF_WORDS[0],
         bilinear_l2=L2_OF_BILINEAR[0],
         pull=PULLS[0],
     )
-    head = refit_head(documents, labels, regularisation, prior)
-    of_rows = score_rows(head.rows.take(head.rows.seen), documents.vectors.mean(0, keepdim=True))
-    prior["unseen"]["offset"] = of_rows.mean().item()
+    fit = _Fit(documents, documents.take(slice(0)), labels, True, None, regression, None)
+    fit.regularisation = regularisation
+    fit.label_folds = []
+    fit.folds_of_seen = [fold for fold in fit.document_folds if len(fold.left_out)]
+    fit.fit_words()
+    fit.fit_rows()
+    examples = [fit.example(fold, regularisation) for fold in fit.folds_of_seen]
+    weights, _ = fit_term_weights(examples, weights, True, fixed=["unseen"], strength=_STRENGTH_WITHOUT_CHOICE)
+    head = refit_head(documents, labels, regularisation, weights, regression)
+    seen = weights["seen"]
+    offset = min(1.0, seen["rows"]) * score_rows(head.rows.take(head.rows.seen), documents.vectors).mean().item()
+    if regression is not None and examples:
+        of_words = [example.terms["words"].mean().item() for example in examples]
+        offset += seen["words"] * sum(of_words) / len(of_words)
+    weights["unseen"] |= {"cosine": seen["cosine"], "joint": seen["joint"], "offset": offset}
     return replace(head, fit=replace(head.fit, fits_validation=True))
 
 

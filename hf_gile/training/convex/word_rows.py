@@ -50,7 +50,7 @@ class WordRegression:
         counts: `(N, LEXICAL_BUCKETS)` counts of lexical features; see `feature_counts`.
         vectors: `(N, H)` document vectors, if the labels of similar documents count.
         num_stored: Number M of documents that are stored as neighbours, the first ones.
-        named: `(D, L)` ones where one of the first D documents names a label, see `named_labels`; optional.
+        named: `(N, L)` ones where a document names a label, see `named_labels`; optional.
     """
 
     def __init__(
