@@ -279,8 +279,11 @@ def _see_flags(
     if separator is not None or "" in names or are_foreign or _NEGATION.search(prefix):
         names = columns
     ones = [column for column in _ones(rows) if column not in columns]
-    more = f", without their prefix {prefix!r} (--separator none keeps it)" * (names != columns)
-    more += f"; {', '.join(map(repr, ones[:3]))} is 1 in all rows, and left out" * bool(ones)
+    more = ""
+    if names != columns:
+        more = f", without their prefix {prefix!r} (--separator none keeps it)"
+    if ones:
+        more += f"; {', '.join(map(repr, ones[:3]))} is 1 in all rows, and left out"
     form = form._replace(form="flags", names=(names,))
     return _noted(form, f"{title}: a column of zeros and ones a label{more}", "--labels", rows)
 
