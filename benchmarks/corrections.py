@@ -26,6 +26,7 @@ from transformers import AutoModelForSequenceClassification, AutoProcessor
 from unseen_price import run
 
 from hf_gile import LabelScoringPipeline
+from hf_gile.models.pipeline_gile import Options
 from hf_gile.models.search_gile import calibrated
 from hf_gile.serving import Correction, Learner
 
@@ -74,9 +75,11 @@ def measure(task: Task, corrections: list[Correction], folder: Path, journal: Pa
         run("train", *write_files(task, folder), "--output_dir", str(folder / "runs"), "--no_baselines")
     model = AutoModelForSequenceClassification.from_pretrained(saved, trust_remote_code=False).eval()
     processor = AutoProcessor.from_pretrained(saved, trust_remote_code=False)
-    learner = Learner(LabelScoringPipeline(model=model, processor=processor), journal)
+    pipe = LabelScoringPipeline(model=model, processor=processor)
+    learner = Learner(pipe, journal)
     texts = task.texts["test"]
-    encoded = [learner.encode(texts[rows]) for rows in batches(len(texts))]
+    options = Options(language=learner.index.language)
+    encoded = [pipe.embed(pipe.tokenize(texts[rows], options), options) for rows in batches(len(texts))]
     labels = learner.index.label_set
     seen = torch.tensor(labels.seen)
     gold = torch.tensor([labels.column(task.labels[columns[0]].id) for columns in task.gold["test"]])
@@ -87,7 +90,7 @@ def measure(task: Task, corrections: list[Correction], folder: Path, journal: Pa
             start = time.perf_counter()
             learner.learn([correction])
             seconds.append(time.perf_counter() - start)
-        logits = torch.cat([learner.index.scores(codes, lexical=words) for codes, words in encoded])
+        logits = torch.cat([learner.index.scores(part.codes, lexical=part.lexical) for part in encoded])
         hits = (calibrated(logits, seen, model.config.calibration).argmax(1) == gold).float()
         groups = {"all": hits, "seen": hits[seen[gold]], "unseen": hits[~seen[gold]]}
         figures = {name: values.mean().item() for name, values in groups.items()}

@@ -37,7 +37,7 @@ class Auditing(Documents):
 
 
 def audit(options: Auditing) -> None:
-    """List labels of a collection that are probably wrong or missing, for manual review.
+    """List probably wrong or missing labels, for manual review.
 
     The folder gets tables (wrong.csv, missing.csv, documents.csv) and tasks for Label Studio (label_studio.json, with
     the labelling interface label_studio.xml). Use a model that was not trained on these

@@ -53,7 +53,7 @@ def convert(
     args: Annotated[Path, typer.Argument(metavar="ARGS", help="args.json of the same training run.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the model; must be new or empty.")],
 ) -> None:
-    """Convert a published checkpoint (idiap/gile, idiap/mhan) into a model with the same scores.
+    """Convert a published checkpoint (idiap/gile, idiap/mhan). The model has the same scores.
 
     The model takes word vectors and label vectors as input, because the checkpoints contain no vocabulary.
 

@@ -32,7 +32,7 @@ cannot represent a model, the command explains why.
 def sentence_transformers(
     model: Model, out: Out, without_words: WithoutWords = False, revision: Revision = None
 ) -> None:
-    """Write a folder for SentenceTransformer, including the vectors of the stored labels.
+    """Write a folder for SentenceTransformer. It has the vectors of the stored labels.
 
     hf-gile export sentence-transformers MODEL OUT --without-words
     """
@@ -51,7 +51,7 @@ def onnx(
     without_words: WithoutWords = False,
     revision: Revision = None,
 ) -> None:
-    """Write text.onnx (token ids to text codes) and model.onnx (token ids to scores of the stored labels).
+    """Write ONNX files. text.onnx maps token ids to text codes, model.onnx to scores of the stored labels.
 
     hf-gile export onnx MODEL OUT --int8 --without-words
     """

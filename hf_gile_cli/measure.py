@@ -261,7 +261,7 @@ class Calibration(Documents):
 
 
 def calibrate(options: Calibration) -> None:
-    """Calibrate probabilities and thresholds on validation documents, and store them in the model.
+    """Calibrate probabilities and thresholds. They are fitted to validation documents, and stored in the model.
 
     Use documents that the model was not trained on. Seen and unseen labels are calibrated separately; unseen labels are
     calibrated like seen labels if too few documents have them. Prints the metrics as JSON to standard output and as a

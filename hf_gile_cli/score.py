@@ -197,7 +197,7 @@ class Scoring(FolderOptions, LabelColumns):
 
 
 def score(options: Scoring) -> None:
-    """Score texts against the labels of a model, or against any other labels.
+    """Score texts against the labels of a model, or any others.
 
     Writes a line of JSON for each text, in order: {"id": ..., "text": ..., "labels": [names, best first], "scores":
     [probabilities]}. Memory use does not grow with the input. Lines from a pipe or a terminal are answered as they

@@ -35,7 +35,7 @@ class Space(LabelColumns):
 
 
 def space(options: Space) -> None:
-    """Show a demo page: enter a text and any labels, and see probabilities.
+    """Show a page to try a model: enter a text and any labels.
 
     The page is available on this machine only. Without typed labels, it scores those of the model.
 

@@ -34,7 +34,7 @@ def demo(
         bool, typer.Option("--overwrite-output-dir", help="Replace the model of an earlier run.")
     ] = False,
 ) -> None:
-    """Train a small model on real MEDLINE abstracts and score unseen labels. Takes a minute or two.
+    """Train a small model on real abstracts and score unseen labels. Takes a minute or two.
 
     Nothing is downloaded: the abstracts come with the extra `medline-gpl`. Runs the recipe `bioasq` with fewer
     epochs and a higher learning rate.

@@ -14,6 +14,10 @@ import corrections  # noqa: E402
 import pictures  # noqa: E402
 import tags  # noqa: E402
 import unseen_price  # noqa: E402
+from obvious_sets import Task  # noqa: E402
+
+from hf_gile import LabelScoringPipeline  # noqa: E402
+from hf_gile.serving import Correction  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
 
@@ -53,3 +57,15 @@ def test_a_picture_shows_the_benchmark_results_and_a_page_shows_it(read, title):
     assert shown == pictures.written(read(pictures.read_results())), "run python benchmarks/pictures.py"
     page = {"home": "README.md", "speed": "docs/scale_out.md"}.get(name, f"docs/tutorials/{name}.md")
     assert f"pictures/{name}.png)" in (ROOT / page).read_text()
+
+
+def test_a_label_gains_from_corrections_in_the_benchmark(make_model, label_set, monkeypatch, tmp_path):
+    model, processor = make_model()
+    LabelScoringPipeline(model=model, processor=processor).save_pretrained(tmp_path / "runs" / "auto" / "model")
+    monkeypatch.setattr(corrections, "NUMBERS", (0, 2))
+    texts = ["Infants were fed with milk.", "Iron in blood."]
+    task = Task("clinc150", {"test": texts}, {"test": [[0], [1]]}, label_set)
+    taught = [Correction(text, (label_set[column].id,)) for column, text in enumerate(texts)]
+    rows = corrections.measure(task, taught, tmp_path, tmp_path / "journal")
+    assert [row["corrections"] for row in rows] == [0, 2]
+    assert rows[1]["all"] == 1

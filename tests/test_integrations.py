@@ -124,7 +124,7 @@ def test_the_command_of_the_image_serves(saved, monkeypatch):
     monkeypatch.setenv("HF_GILE_TOKEN", "secret")
     code = block("Docker", "dockerfile")
     command = json.loads(re.search(r"^CMD (.*)$", code, re.MULTILINE)[1])
-    copied = re.search(r"^COPY (\S+) (\S+)$", code, re.MULTILINE)
+    copied = re.search(r"^COPY --chown=nobody (\S+) (\S+)$", code, re.MULTILINE)
     assert copied.groups() == ("runs/mine/auto/model", command[2])
     arguments = [saved[1] if part == copied[2] else part for part in command[1:]]
     result = typer_testing.CliRunner().invoke(app, arguments)

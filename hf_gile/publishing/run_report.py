@@ -133,7 +133,7 @@ def write_page(folder: Path, run: Run, report: Report, labels: LabelSet, mistake
 
     template = Path(__file__).with_name("run_report.html.jinja").read_text(encoding="utf-8")
     tested = [row for row in report.labels if row["support"] and row["f1"] is not None]
-    tested.sort(key=lambda row: (row["f1"], -row["support"]))
+    frequent = nlargest(_MOST_LABELS, tested, key=lambda row: row["support"])
     headings = list(dict.fromkeys(name for row in run.table.values() for name in row))
     page = (
         Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
@@ -143,7 +143,10 @@ def write_page(folder: Path, run: Run, report: Report, labels: LabelSet, mistake
             headings=headings,
             best={name: max(row.get(name, 0.0) for row in run.table.values()) for name in headings},
             report=report,
-            labels=[{**row, "name": labels[labels.column(row["id"])].name} for row in tested[:_MOST_LABELS]],
+            labels=[
+                {**row, "name": labels[labels.column(row["id"])].name}
+                for row in sorted(frequent, key=lambda row: row["f1"])
+            ],
             num_tested=len(tested),
             calibration={
                 group: {time: _path(points) for time, points in times.items()}

@@ -82,7 +82,7 @@ def _error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {
         status: {"description": HTTPStatus(status).phrase, "content": content}
         for status in (401, 408, 413, 429, *statuses)
-    }
+    } | {"default": {"description": "Any other error", "content": content}}
 
 
 def make_app(
@@ -127,8 +127,12 @@ def make_app(
     app.add_exception_handler(HTTPException, _respond)
     app.add_exception_handler(RequestValidationError, _respond)
 
+    for routes in (_project(project, answer, teach), _descriptions(project), _pages()):
+        app.include_router(routes)  # the first that matches answers: most requests are for suggestions
+
     @app.get("/health", responses=_error_responses(503))
     async def health() -> dict[str, str]:
+        """Says whether the service answers."""
         busy = batcher.busy_seconds()
         if busy > limits.seconds:
             raise HTTPException(503, f"texts have been tokenized or scored for {busy:.0f} seconds: restart the service")
@@ -136,10 +140,9 @@ def make_app(
 
     @app.get("/metrics", responses=_error_responses(), response_class=PlainTextResponse)
     async def metrics() -> Response:
+        """Returns figures for Prometheus."""
         return PlainTextResponse(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    for routes in (_project(project, answer, teach), _descriptions(project), _pages()):
-        app.include_router(routes)  # the first that matches answers: most requests are for suggestions
     return app
 
 
@@ -191,18 +194,22 @@ def _descriptions(project: Project) -> APIRouter:
 
     @api.get("/", responses=_error_responses())
     async def info() -> dict[str, str]:
+        """Names this API."""
         return {"title": "Annif REST API, by hf-gile", "version": version("hf-gile")}
 
     @api.get("/vocabs", responses=_error_responses())
     async def vocabs() -> Vocabularies:
+        """Lists the vocabulary of the model."""
         return Vocabularies(vocabs=[project.vocab])
 
     @api.get("/projects", responses=_error_responses())
     async def projects() -> Projects:
+        """Lists the project."""
         return Projects(projects=[project])
 
     @api.get("/projects/{project_id}", responses=_error_responses(404))
     async def show(project_id: str) -> Project:
+        """Describes the project."""
         _check(project, project_id)
         return project
 
@@ -247,6 +254,11 @@ def _project(project: Project, answer: Answer, teach: Callable[[Sequence[Correct
         openapi_extra={"requestBody": {"required": True, "content": content}},
     )
     async def suggest(project_id: str, request: Request) -> Suggestions:
+        """Suggests labels for a text.
+
+        `exclude` leaves out labels by their URIs, `include_branch` all but a label and its descendants. `evidence` adds
+        the words without which the score of a label falls.
+        """
         asked = await _read_question(request)
         _check(project, project_id, asked.language)
         return Suggestions(results=(await answer([asked]))[0])
@@ -262,6 +274,7 @@ def _project(project: Project, answer: Answer, teach: Callable[[Sequence[Correct
         include_branch: Annotated[Uris, Query()] = [],  # noqa: B006
         evidence: bool = False,
     ) -> list[NumberedSuggestions]:
+        """Suggests labels for up to 32 texts; see suggest."""
         _check(project, project_id, language)
         wanted = Question.model_construct(
             limit=limit, threshold=threshold, exclude=exclude, include_branch=include_branch, evidence=evidence
@@ -274,6 +287,7 @@ def _project(project: Project, answer: Answer, teach: Callable[[Sequence[Correct
 
     @api.post("/learn", status_code=204, responses=_error_responses(400, 403, 404, 500, 503))
     async def learn(project_id: str, body: Annotated[list[Corrected], Field(max_length=BATCH)]) -> None:
+        """Learns from texts with all their labels."""
         _check(project, project_id)
         await teach(body)
 

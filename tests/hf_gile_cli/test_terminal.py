@@ -62,3 +62,9 @@ def test_tables_can_be_printed_as_json(run, saved_model):
     rows = [json.loads(line) for line in run("verify", saved_model, "--json").stdout.splitlines()]
     assert {row["status"] for row in rows} == {"same"}
     assert {"status", "sha256", "path"} == set(rows[0])
+
+
+@pytest.mark.parametrize("group", [[], ["labels"], ["export"]])
+def test_the_list_of_commands_truncates_no_sentence(run, group):
+    commands = run(*group, "--help", env={"COLUMNS": "80"}).stdout.split("\nCommands:\n")[1]
+    assert "..." not in commands

@@ -62,6 +62,15 @@ def test_labels_with_test_documents_are_ordered_from_the_worst(page):
     assert "width: 25.0%" in labels
 
 
+def test_of_many_labels_the_most_frequent_are_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr("hf_gile.publishing.run_report._MOST_LABELS", 1)
+    write_page(tmp_path, RUN, REPORT, LABELS, [])
+    page = (tmp_path / PAGE_FILE).read_text(encoding="utf-8")
+    assert "the 1 most frequent of 2 labels" in page
+    assert "&lt;Heart&gt;" in page
+    assert "<td>Milk" not in page
+
+
 def test_the_best_of_a_column_is_marked_and_missing_figures_are_dashes(page):
     rows = re.sub(r"\s+", " ", page.split("</tr>", 1)[1].split("</table>")[0])
     assert '<td class="number best">62.5</td> <td class="number">-</td>' in rows

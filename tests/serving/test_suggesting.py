@@ -86,3 +86,10 @@ def test_pages_load_nothing_from_elsewhere(client, path):
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
     assert re.findall(r"(?:src|import|fetch)\W+https?:[^\"']*", page.text) == []
     assert "innerHTML" not in page.text
+
+
+def test_openapi_describes_each_route_and_no_answer_that_is_never_given(client):
+    paths = client.get("/openapi.json").json()["paths"]
+    routes = [route for methods in paths.values() for route in methods.values()]
+    assert all(route["description"] for route in routes)
+    assert not any("422" in route["responses"] for route in routes)
