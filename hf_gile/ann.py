@@ -273,32 +273,25 @@ class ApproximateSearch:
         faiss = _import_faiss()
         file = Path(folder) / SEARCH_FILE
         try:
-            return cls._load(file, index, faiss)
+            with safe_open(file, framework="pt") as opened:
+                head = json.loads((opened.metadata() or {}).get("search", "{}"))
+                if head.get("format_version") != FORMAT_VERSION:
+                    raise ValueError(
+                        f"{file} has format_version {head.get('format_version')}, this code reads {FORMAT_VERSION}: "
+                        "upgrade hf-gile (pip install -U hf-gile), or build the search again"
+                    )
+                if head["labels"] != _labels_state(index):
+                    raise ValueError(
+                        f"{file} belongs to other labels or to another model than this index: build the search again, "
+                        "and save it after every change of the index"
+                    )
+                tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118, not a mapping
+            if head.pop("checksum") != _checksum(head, tensors):
+                raise ValueError(f"{file} is damaged (checksum mismatch): build the search again and save it")
+            lists = faiss.deserialize_index(tensors.pop("lists").numpy())
+            return cls(lists, **tensors, probes=head["probes"], oversampling=head["oversampling"])
         except (SafetensorError, RuntimeError, KeyError, AttributeError, TypeError, json.JSONDecodeError) as error:
             raise ValueError(f"{file} is damaged ({error!s:.300}): build the search again and save it") from None
-
-    @classmethod
-    def _load(cls, file: Path, index: LabelIndex, faiss: Any) -> "ApproximateSearch":
-        """Loads and checks the file of a search."""
-        with safe_open(file, framework="pt") as opened:
-            head = json.loads((opened.metadata() or {}).get("search", "{}"))
-            if head.get("format_version") != FORMAT_VERSION:
-                raise ValueError(
-                    f"{file} has format_version {head.get('format_version')}, this code reads {FORMAT_VERSION}: "
-                    "upgrade hf-gile (pip install -U hf-gile), or build the search again"
-                )
-            if head["labels"] != _labels_state(index):
-                raise ValueError(
-                    f"{file} belongs to other labels or to another model than this index: build the search again, and "
-                    "save it after every change of the index"
-                )
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118, not a mapping
-        if head.pop("checksum") != _checksum(head, tensors):
-            raise ValueError(f"{file} is damaged (checksum mismatch): build the search again and save it")
-        lists = faiss.deserialize_index(tensors["lists"].numpy())
-        return cls(
-            lists, tensors["into_text"], tensors["into_label"], tensors["numbers"], head["probes"], head["oversampling"]
-        )
 
 
 @torch.no_grad()

@@ -40,7 +40,7 @@ from .models.search_gile import (
     wide_type,
 )
 from .models.stored_labels_gile import compute_state
-from .writing import whole_file
+from .writing import whole_file, write_text
 
 INDEX_FILE = "label_index.json"
 """Main file of a saved index, which names the other files. It is written last."""
@@ -429,11 +429,10 @@ class LabelIndex:
             "format_version": FORMAT_VERSION,
             "codes": names["safetensors"],
             "labels": names["jsonl"],
+            **{name: getattr(self, name) for name in _HEAD},
         }
-        head |= {name: getattr(self, name) for name in _HEAD}
         head["checksums"] = checksums | {"head": _checksum_of_head(head)}
-        with whole_file(folder / INDEX_FILE) as written:
-            written.write_text(json.dumps(head, indent=2) + "\n", encoding="utf-8")
+        write_text(folder / INDEX_FILE, json.dumps(head, indent=2) + "\n")
         for file in folder.iterdir():  # files of an earlier or incomplete save
             if _FILES.fullmatch(file.name) and file.name not in names.values():
                 file.unlink(missing_ok=True)

@@ -213,11 +213,18 @@ class GileClassifier(ClassifierMixin, BaseEstimator):
         training_names = {field.name for field in fields(TrainingArguments)} - {"output_dir"}
         if unknown := [name for name in requested if name not in model_names | training_names]:
             raise ValueError(f"settings: hf-gile train has no setting {', '.join(unknown)}; --help_all lists them")
-        settings: dict[str, Any] = {"baselines": False, "make_cards": False}
-        settings["problem_type"] = f"{'single' if self._form == 'single' else 'multi'}_label_classification"
-        settings |= {name: requested[name] for name in requested if name in model_names}
-        steps: dict[str, Any] = {**STEPS, "seed": self.random_state, "disable_tqdm": not self.verbose}
-        steps |= {name: requested[name] for name in requested if name in training_names}
+        settings: dict[str, Any] = {
+            "baselines": False,
+            "make_cards": False,
+            "problem_type": f"{'single' if self._form == 'single' else 'multi'}_label_classification",
+            **{name: requested[name] for name in requested if name in model_names},
+        }
+        steps: dict[str, Any] = {
+            **STEPS,
+            "seed": self.random_state,
+            "disable_tqdm": not self.verbose,
+            **{name: requested[name] for name in requested if name in training_names},
+        }
         options = Options(**settings)
         args = TrainingArguments(folder, **steps)
         options.check(args)

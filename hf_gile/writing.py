@@ -35,6 +35,7 @@ from .models.saving_gile import (
     check_targets,
     compute_digest,
     find_problem,
+    make_readable,
     move_files,
     sync_to_disk,
 )
@@ -230,6 +231,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         with _locked_folder(path) as scratch:
             written = scratch / path.name
             yield written
+            make_readable(written)
             sync_to_disk(written)
             if path.exists():
                 shutil.copymode(path, written)

@@ -91,7 +91,7 @@ def obvious_rows(study: Study, top_k: Sequence[int]) -> dict[str, dict[str, Any]
     if len(labels) > len(seen) and cells <= MAX_CELLS:
         results["tfidf_cosine"] = words.measure(cosine, labels, top_k)
     times = (f"{name} {result['seconds']:.0f} s" for name, result in results.items())
-    study.say(f"scikit-learn baselines, in the table below: {', '.join(times) or 'none within a minute'}")
+    study.say(f"scikit-learn baselines, in the table of results: {', '.join(times) or 'none within a minute'}")
     return results
 
 

@@ -5,10 +5,12 @@ import os
 import threading
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from hf_gile import Label, LabelSet, load_labels
 from hf_gile.data import save_labels
-from hf_gile.writing import whole_file
+from hf_gile.writing import new_files, whole_file
 
 resource = pytest.importorskip("resource")
 
@@ -56,6 +58,26 @@ def test_writing_replaces_a_link_and_keeps_permissions(tmp_path):
     assert (tmp_path / "file").read_text() == "old"
     assert (tmp_path / "link").read_text() == "new"
     assert (tmp_path / "link").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_new_weights_have_the_mode_of_other_new_files(tmp_path, mask, mode):
+    before = os.umask(mask)
+    try:
+        with whole_file(tmp_path / "index.safetensors") as written:
+            save_file({"codes": torch.zeros(1)}, written)  # safetensors writes files for their owner alone
+        with new_files(tmp_path / "model") as new:
+            (new / "figures").mkdir()
+            save_file({"codes": torch.zeros(1)}, new / "model.safetensors")
+            save_file({"codes": torch.zeros(1)}, new / "figures" / "codes.safetensors")
+    finally:
+        os.umask(before)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.name: path.stat().st_mode & 0o777 for path in files} == {
+        "index.safetensors": mode,
+        "model.safetensors": mode,
+        "codes.safetensors": mode,
+    }
 
 
 def test_a_named_pipe_is_written_to_and_not_replaced(tmp_path):

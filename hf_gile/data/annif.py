@@ -187,12 +187,13 @@ def _read_documents(
     chunks: Mapping[str, list[Path]],
     names: Mapping[str, str],
 ) -> Iterator[dict[str, Any]]:
-    rows: Iterable[tuple[str, str, Any]]
     suffix = data_suffix(Path(piece.path))
     name = names[piece.path]
     if suffix == ".txt":
-        rows = [(str(file), _STEM.sub("", names[str(file)]), file) for file in chunks[piece.path]]
-        report.files += len(rows)
+        rows: Iterable[tuple[str, str, Any]] = [
+            (str(file), _STEM.sub("", names[str(file)]), file) for file in chunks[piece.path]
+        ]
+        report.files += len(chunks[piece.path])
     elif suffix == ".tsv":
         rows = ((where, f"{name}:{at}", line) for where, at, line in _read_lines(piece, report))
     else:

@@ -98,8 +98,7 @@ def _read_lines(file: Path, form: Format, report: ReadReport) -> dict[str, str]:
     names: dict[str, str] = {}
     for where, _, row in read_rows(Piece(str(file)), report, form):
         if _CONTROL.search(row["text"]):
-            problem = "a control character: the file is neither a text nor of another known format"
-            raise ValueError(f"{where} has {problem}")
+            raise ValueError(f"{where} has a control character: the file is neither a text nor of another known format")
         for line in row["text"].splitlines():  # also at line breaks of other systems
             name = clean_label(decode_entities(line)).removeprefix("__label__")  # of fastText
             if "\t" in line.strip():

@@ -214,8 +214,7 @@ def table_of(
     arguments = dict.fromkeys(seen.columns, "labels") | read_as.required()
     for column, argument in arguments.items():
         if column not in dataset.features:
-            problem = describe_missing_column(column, dataset.features, argument)
-            raise ValueError(f"the dataset: {problem}")
+            raise ValueError(f"the dataset: {describe_missing_column(column, dataset.features, argument)}")
     has_length = hasattr(dataset, "num_rows")  # streams have none, and no progress bar
     documents = plain.select_columns([*arguments]).map(
         _convert_batch,
@@ -374,7 +373,8 @@ def _drop_repeated_ids(dataset: Dataset, report: ReadReport) -> Any:
     rows = rows.group_by("id").aggregate([("row", "min"), ("row", "count")])
     for repeated in rows.filter(pc.field("row_count") > 1).to_pylist():
         for _ in range(repeated["row_count"] - 1):
-            problem = f"{repeated['row_count']:,} documents have the id {repeated['id']!r}"
-            report.problem("repeated id", f"{problem}; {_JOIN}")
+            report.problem(
+                "repeated id", f"{repeated['row_count']:,} documents have the id {repeated['id']!r}; {_JOIN}"
+            )
             report.records -= 1
     return dataset.select(sorted(rows["row_min"].to_pylist()))

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -271,7 +270,7 @@ def _read_text(
             number += 1
             try:
                 word, vector = _parse_line(text, size)
-            except (ValueError, DeprecationWarning):
+            except ValueError:
                 message = f"line {line:,}: expected a word and {size:,} finite numbers, got {text[:80]!r}"
                 report.problem("malformed line", f"{path}: {message}")
                 continue
@@ -297,16 +296,11 @@ def _read_lines(
 
 def _parse_line(line: str, size: int) -> tuple[str, Matrix]:
     """Returns the word and the vector of a line; raises a ValueError if it is malformed."""
-    word, _, text = line.partition(" ")
-    if line.count(" ") != size:  # a word may have spaces
-        word, *numbers = line.rsplit(" ", size)
-        text = " ".join(numbers)
-        if len(numbers) < size or _ENDS_IN_NUMBER.fullmatch(word):
-            raise ValueError
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of overflow
-        warnings.simplefilter("error", DeprecationWarning)  # of text after the numbers
-        vector = np.fromstring(text, np.float32, sep=" ")
-    if len(vector) != size or not size or not np.isfinite(vector).all():
+    word, *numbers = line.rsplit(" ", size)  # a word may have spaces
+    if not size or len(numbers) < size or _ENDS_IN_NUMBER.fullmatch(word):
+        raise ValueError
+    with np.errstate(over="ignore"):  # numbers too large for float32 become infinite
+        vector = np.array(numbers, np.float32)
+    if not np.isfinite(vector).all():
         raise ValueError
     return word, vector

@@ -11,6 +11,7 @@ from transformers import PreTrainedTokenizerBase
 from ..extras import needs_extra
 from ..models import GileForSequenceClassification, GileProcessor
 from ..models.labels_gile import LABELS_FILE
+from ..writing import new_files
 from .codes import dense_layer, label_codes
 
 VECTORS_FILE = "labels.safetensors"
@@ -59,10 +60,10 @@ def export_sentence_transformers(
         default_prompt_name="text" if prompts else None,
         similarity_fn_name="dot",
     )
-    folder = Path(folder)
-    exported.save_pretrained(str(folder), create_model_card=False)
-    save_file({"codes": codes * dense.scale, "bias": codes.new_tensor([bias])}, folder / VECTORS_FILE)
-    labels.save(folder / LABELS_FILE)
+    with new_files(Path(folder)) as new:
+        exported.save_pretrained(str(new), create_model_card=False)
+        save_file({"codes": codes * dense.scale, "bias": codes.new_tensor([bias])}, new / VECTORS_FILE)
+        labels.save(new / LABELS_FILE)
 
 
 def _without_processor(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:

@@ -176,12 +176,7 @@ class JointOutputMixin:
         if isinstance(module, JointOutputEmbedding):
             init.zeros_(module.bias)
         elif isinstance(module, JointProjection):
-            if module.bias is not None:
-                init.zeros_(module.bias)
-            if module.tanh or module.in_features != module.out_features:
-                init.xavier_uniform_(module.weight)
-            else:
-                init.eye_(module.weight)
+            module.reset_parameters()
         else:
             super()._init_weights(module)  # type: ignore[misc]
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
+from transformers import initialization as init
 
 IGNORE = -100
 FORMS = ("joint", "bilinear", "output", "context", "tied")
@@ -38,13 +39,13 @@ class JointProjection(nn.Linear):
 
     def reset_parameters(self) -> None:
         """Initializes square layers without tanh as the identity (weight tying), others like Glorot and Bengio."""
-        with torch.no_grad():
-            if self.bias is not None:
-                self.bias.zero_()
-            if self.tanh or self.in_features != self.out_features:
-                nn.init.xavier_uniform_(self.weight)
-            else:
-                nn.init.eye_(self.weight)
+        # The functions of transformers.initialization skip weights loaded from a checkpoint.
+        if self.bias is not None:
+            init.zeros_(self.bias)
+        if self.tanh or self.in_features != self.out_features:
+            init.xavier_uniform_(self.weight)
+        else:
+            init.eye_(self.weight)
 
     def forward(self, input: Tensor) -> Tensor:
         """Maps `(..., in_features)` to `(..., out_features)`."""
@@ -181,10 +182,9 @@ class JointOutputEmbedding(nn.Module):
     @contextmanager
     def collecting(self) -> Iterator[list[Tensor]]:
         """Collects hidden states for `loss` within this block; `forward` then returns no logits."""
-        collected: list[Tensor] = []
-        self._collected = collected
+        self._collected = []
         try:
-            yield collected
+            yield self._collected
         finally:
             self._collected = None
 
@@ -231,7 +231,6 @@ class JointOutputEmbedding(nn.Module):
         hidden = hidden[mask]
         labels = labels[mask]
         bias = self.bias if extra_bias is None else self.bias + extra_bias
-        codes: Tensor
         if sample is None:
             codes = self.codes()
         else:
@@ -289,7 +288,7 @@ def chunked_cross_entropy(
 
     def chunk_loss(inputs: Tensor, weight: Tensor, labels: Tensor, bias: Tensor) -> Tensor:
         logits = functional.linear(inputs, weight, bias)
-        logits = logits if logits.dtype == torch.float64 else logits.float()
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         return functional.cross_entropy(logits, labels, reduction="sum")
 
     size = max(1, elements // len(weight))

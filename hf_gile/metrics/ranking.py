@@ -121,8 +121,13 @@ class RankingMetrics(TrainerMetric):
 
     def reset(self) -> None:
         """Discards all batches."""
-        names = ["average_precision", "ranking_loss", "one_error", "coverage"]
-        names += [f"{name}_at_{k}" for k in self.top_k for name in ("precision", "recall", "ndcg")]
+        names = [
+            "average_precision",
+            "ranking_loss",
+            "one_error",
+            "coverage",
+            *(f"{name}_at_{k}" for k in self.top_k for name in ("precision", "recall", "ndcg")),
+        ]
         if self.gains is not None:
             names += [f"{name}_at_{k}" for k in self.top_k for name in ("gain", "best_gain")]
         self.sums = {prefix: dict.fromkeys(names, 0.0) for prefix in self.groups}

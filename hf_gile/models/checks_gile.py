@@ -163,16 +163,16 @@ def check_calibration(calibration: Mapping[str, Any], problem_type: str | None =
                 check_number(f"{where}: {name}", numbers[name])
             if numbers["scale"] <= 0:
                 raise ValueError(f"{where}: scale must be positive, got {numbers['scale']}")
-            continue
-        if problem_type == "single_label_classification":
+        elif problem_type == "single_label_classification":
             raise ValueError(
                 f"{where}: {method!r} calibrates labels independently; with problem_type "
                 "'single_label_classification' use 'platt'"
             )
-        for name in METHODS[method]:
-            _check_knots(f"{where}: {name}", numbers[name])
-        if len(numbers["logits"]) != len(numbers["values"]):
-            raise ValueError(f"{where}: got {len(numbers['logits'])} logits, but {len(numbers['values'])} values")
+        else:
+            for name in METHODS[method]:
+                _check_knots(f"{where}: {name}", numbers[name])
+            if len(numbers["logits"]) != len(numbers["values"]):
+                raise ValueError(f"{where}: got {len(numbers['logits'])} logits, but {len(numbers['values'])} values")
 
 
 def _check_knots(name: str, numbers: object) -> None:

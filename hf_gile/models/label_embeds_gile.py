@@ -73,9 +73,8 @@ class LabelEmbeds(NamedTuple):
                 embeds = cls(state, opened.get_tensor("input_ids"), opened.get_tensor("vectors"))
         except SafetensorError as error:
             raise ValueError(f"{file} is damaged ({error!s:.200}): save the model again, or remove the file") from None
-        is_matching = embeds.input_ids.dim() == embeds.vectors.dim() == 2
-        is_matching = is_matching and len(embeds.input_ids) == len(embeds.vectors)
-        if is_matching and not embeds.input_ids.is_floating_point() and is_finite(embeds.vectors):
+        are_rows = embeds.input_ids.dim() == embeds.vectors.dim() == 2 and not embeds.input_ids.is_floating_point()
+        if are_rows and len(embeds.input_ids) == len(embeds.vectors) and is_finite(embeds.vectors):
             return embeds
         return None
 

@@ -67,11 +67,6 @@ class LexicalFeatures:
     def __len__(self) -> int:
         return len(self.ids)
 
-    @property
-    def mask(self) -> Tensor:
-        """`(B, F)` booleans, false for padding."""
-        return self.ids >= 0
-
     def map(self, function: Callable[[Tensor], Tensor]) -> "LexicalFeatures":
         """Applies a function to each tensor."""
         return LexicalFeatures(*(function(getattr(self, item.name)) for item in fields(self)))
@@ -349,8 +344,7 @@ class Postings(NamedTuple):
         """Returns where features of the postings are among `(M,)` others, counted from 1; else 0."""
         rows = torch.zeros_like(self.features)
         if len(rows):
-            positions = torch.searchsorted(self.features, features)
-            positions.clamp_(max=len(rows) - 1)
+            positions = torch.searchsorted(self.features, features).clamp_(max=len(rows) - 1)
             known = (self.features[positions] == features).nonzero()[:, 0]
             rows[positions[known]] = (known + 1).to(rows)
         return rows
@@ -419,7 +413,7 @@ class _WordCounts(NamedTuple):
     @classmethod
     def read(cls, documents: LexicalFeatures, full_length: Tensor) -> "_WordCounts":
         """Reads the features and neighbours of B documents."""
-        rows, columns = documents.mask.nonzero(as_tuple=True)
+        rows, columns = (documents.ids >= 0).nonzero(as_tuple=True)
         features = documents.ids[rows, columns]
         counts = documents.counts[rows, columns]
         in_text = features < LEXICAL_BUCKETS

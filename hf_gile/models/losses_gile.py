@@ -43,14 +43,19 @@ def label_loss(
     return scale_to_step(loss, labels, num_items_in_batch, shift_labels)
 
 
-def binary_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Computes the multi-label loss of `(B, L)` scores and 0/1 targets: summed over labels, averaged over documents.
+def binary_cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) -> Tensor:
+    """Computes the multi-label loss of `(B, C)` scores and 0/1 targets: summed over labels, averaged over documents.
 
     Eq. 15 also divides by the number of labels. With many labels, gradients then become as small as the epsilon of
     Adam, 1e-8, and Adam stops adapting. The sum has the same minimum and works for any number of labels.
+
+    `column_weights`, `(C,)` or `(B, C)`, are the numbers of labels of the full set that each scored label represents.
+    For uniformly sampled negatives, (number of negatives) / (number sampled) gives an unbiased estimate of the loss
+    over all labels (Eq. 17 omits the weights, and so estimates a different loss).
     """
     logits = widened(logits)
-    loss = functional.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="sum")
+    targets = targets.to(logits.dtype)
+    loss = functional.binary_cross_entropy_with_logits(logits, targets, column_weights, reduction="sum")
     return loss / len(logits)
 
 

@@ -80,8 +80,13 @@ class Options:
     returns_logits: bool = False
 
     def __post_init__(self) -> None:
-        kinds: dict[str, type] = {"language": str, "label_language": str}
-        kinds |= {"multi_label": bool, "force_label": bool, "return_parents": bool}
+        kinds: dict[str, type] = {
+            "multi_label": bool,
+            "force_label": bool,
+            "return_parents": bool,
+            "language": str,
+            "label_language": str,
+        }
         for name, kind in kinds.items():
             value = getattr(self, name)
             if not isinstance(value, kind | None):
@@ -176,9 +181,7 @@ class LabelScoringPipeline(Pipeline):
         """
         if inputs is not None and sequences is not None:
             raise ValueError("pass the texts either as inputs or as sequences, got both")
-        if inputs is None:
-            inputs = sequences
-        texts = _check_texts(inputs, self.read_text)
+        texts = _check_texts(sequences if inputs is None else inputs, self.read_text)
         if not _has_set_for_each_text(candidate_labels):
             return super().__call__(texts, candidate_labels=candidate_labels, **options)
         if not isinstance(texts, list) or len(texts) != len(candidate_labels):

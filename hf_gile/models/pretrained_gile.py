@@ -68,11 +68,11 @@ class GilePreTrainedModel(SavedTogether, PreTrainedModel):
             for name, parameter in module.named_parameters():
                 if "bias" in name:
                     init.zeros_(parameter)
-                    continue
-                initialize = nn.init.orthogonal_ if "_hh_" in name else nn.init.xavier_uniform_
-                gates = torch.empty(3, *parameter.chunk(3)[0].shape, device=parameter.device)
-                # Not into views of the parameter: only the parameter is marked as loaded.
-                init.copy_(parameter, torch.cat([initialize(gate) for gate in gates]))
+                else:
+                    initialize = nn.init.orthogonal_ if "_hh_" in name else nn.init.xavier_uniform_
+                    gates = torch.empty(3, *parameter.chunk(3)[0].shape, device=parameter.device)
+                    # Not into views of the parameter: only the parameter is marked as loaded.
+                    init.copy_(parameter, torch.cat([initialize(gate) for gate in gates]))
         elif isinstance(module, nn.Linear):
             init.kaiming_normal_(module.weight, nonlinearity="relu")
             if module.bias is not None:

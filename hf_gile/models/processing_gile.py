@@ -400,15 +400,14 @@ class GileProcessor(SavedTogether, ProcessorMixin):
 
     def check_text(self, text: Any, name: str) -> None:
         """Checks a document: a text, or for models that read sentences, a list of sentences. `name` is for errors."""
-        is_list = isinstance(text, list | tuple) and all(isinstance(sentence, str) for sentence in text)
-        if isinstance(text, str) or (is_list and self.reads_sentences):
-            for sentence in [text] if isinstance(text, str) else text:
-                check_characters(sentence, name)
-            return
-        raise ValueError(
-            f"{name} must be a text, or a list of sentences if the model reads sentences, got {type(text).__name__}: "
-            "pass the text column, drop rows without a text, or join sentences"
-        )
+        sentences = text if self.reads_sentences and isinstance(text, list | tuple) else [text]
+        if not all(isinstance(sentence, str) for sentence in sentences):
+            raise ValueError(
+                f"{name} must be a text, or a list of sentences if the model reads sentences, got "
+                f"{type(text).__name__}: pass the text column, drop rows without a text, or join sentences"
+            )
+        for sentence in sentences:
+            check_characters(sentence, name)
 
     def _truncate_document(self, row: list[Any]) -> list[Any]:
         """Truncates a document to the limits of the model."""
@@ -568,9 +567,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
 
     def _get_backend(self, language: str | None) -> Tokenizer | None:
         """Returns the fast tokenizer of a language without limits; None for a Python tokenizer."""
-        tokenizer = self._language_tokenizer(language)
-        if tokenizer is None:
-            tokenizer = getattr(self.tokenizer, "backend_tokenizer", None)
+        tokenizer = self._language_tokenizer(language) or getattr(self.tokenizer, "backend_tokenizer", None)
         # Limits are applied to the output, so limits of previous calls are removed. (Only if set, since other threads
         # may be encoding.)
         if tokenizer is not None and (tokenizer.truncation or tokenizer.padding):

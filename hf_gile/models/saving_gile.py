@@ -183,12 +183,11 @@ def find_problem(folder: Path, part: str, names: Collection[str] | None = None, 
             return f"{name} is missing, but {MANIFESTS[part]} lists it: {hint}"
         if path.is_file() and path.suffix == ".safetensors" and not _is_safetensors(path):
             return f"{name} is damaged: {hint}"  # without hashing what may be a file of terabytes
-        if not path.is_file() or compute_digest(path) == files[name]:
-            continue
-        if name == _CONFIG and not is_interrupted:  # often edited by hand, and checked when it is read
+        is_changed = path.is_file() and compute_digest(path) != files[name]
+        if is_changed and name == _CONFIG and not is_interrupted:  # often edited by hand, and checked when it is read
             _logger.warning(f"{path} was changed after the model was saved")
-            continue
-        return f"{name} differs from {MANIFESTS[part]}, so it is damaged or belongs to another save: {hint}"
+        elif is_changed:
+            return f"{name} differs from {MANIFESTS[part]}, so it is damaged or belongs to another save: {hint}"
     for name in ("model.safetensors", "model.safetensors.index.json"):  # the files that Transformers looks for
         if names is None and any(map(_WEIGHTS.fullmatch, files)) and name not in files and (folder / name).is_file():
             return f"{MANIFESTS[part]} does not list {name}, which belongs to another save: {hint}"
@@ -266,6 +265,8 @@ def new_files(
         open_saves.add(staging)
         yield staging
         names = _list_files(staging)
+        for name in names:
+            make_readable(staging / name)
         stale = [name for name in find_stale(folder, set(names)) if name not in names]
         check_targets(folder, [*names, *stale])
         for path in [*sorted(staging.rglob("*")), staging, folder]:
@@ -275,8 +276,7 @@ def new_files(
     except BaseException:
         if not all((staging / name).exists() for name in names):  # some files are moved
             move_files(folder, staging, names, stale)
-        if staging.exists():
-            shutil.rmtree(staging)
+        shutil.rmtree(staging, ignore_errors=True)
         raise
     finally:
         open_saves.discard(staging)
@@ -408,6 +408,16 @@ def compute_digest(path: Path) -> str:
     """Computes the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def make_readable(path: Path) -> None:
+    """Gives a new file the mode of its folder, without execution: safetensors writes files for their owner alone.
+
+    Args:
+        path: The file.
+    """
+    with suppress(OSError):  # not supported by the file system
+        path.chmod(path.parent.stat().st_mode & 0o666)
 
 
 def sync_to_disk(path: Path) -> None:

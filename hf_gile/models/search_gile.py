@@ -340,10 +340,8 @@ def _choose(raw: Tensor, choice: Choice) -> list[TopLabels]:
         scores = logits.sigmoid()
     else:
         scores = logits.softmax(-1)
-    threshold = choice.threshold
-    if threshold is not None:
-        if torch.is_tensor(threshold):
-            threshold = threshold.to(logits.device)
+    if choice.threshold is not None:
+        threshold = torch.as_tensor(choice.threshold, dtype=scores.dtype, device=scores.device)
         passing = ~(scores < threshold)  # not `>=`: includes NaN
     else:
         size = logits.shape[1]
@@ -400,7 +398,7 @@ def project_label_set(
     processor = check_processor(processor, gile.config)
     default = label_language or language
     tokenizer = processor.tokenizer
-    special = torch.tensor([x for x in (tokenizer.unk_token_id, tokenizer.pad_token_id) if x is not None])
+    special = [x for x in (tokenizer.unk_token_id, tokenizer.pad_token_id) if x is not None]
     unknown: list[str] = []
 
     def batches() -> Iterator[Tensor]:
@@ -409,10 +407,9 @@ def project_label_set(
             # The language of a label takes precedence.
             languages = [label.language or default for label in labels] if gile.config.languages else None
             texts = [label.text for label in labels]
-            words = processor(label_text=texts, label_language=languages, return_tensors="pt")
-            is_unknown = torch.isin(words["label_input_ids"], special).all(-1)
+            words = processor(label_text=texts, label_language=languages, return_tensors="pt").to(gile.device)
+            is_unknown = torch.isin(words["label_input_ids"], words["label_input_ids"].new_tensor(special)).all(-1)
             unknown.extend(repr(labels[row].name) for row in is_unknown.nonzero()[:, 0].tolist())
-            words = words.to(gile.device)
             rows = model.get_label_rows(labels, default) if hasattr(model, "get_label_rows") else None
             yield gile.project_labels(**words, language=language, label_language=languages, label_rows=rows)
 

@@ -323,17 +323,13 @@ def hash_bits(*tensors: Tensor) -> str:
 
 
 def _plain_parts(tensor: Tensor) -> list[Tensor]:
-    """Returns the plain tensors of which a sharded or quantized tensor consists in this process."""
-    local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return _quantized_parts(local.detach())
-
-
-def _quantized_parts(tensor: Tensor) -> list[Tensor]:
-    """Returns the plain tensors of which a quantized tensor consists, or the tensor itself."""
+    """Returns the plain tensors of which a sharded or quantized tensor consists in this process, or the tensor."""
+    if hasattr(tensor, "to_local"):
+        return _plain_parts(tensor.to_local())
     if not hasattr(tensor, "__tensor_flatten__"):
-        return [tensor]
+        return [tensor.detach()]
     names, _ = tensor.__tensor_flatten__()
-    return [part for name in names for part in _quantized_parts(getattr(tensor, name))]
+    return [part for name in names for part in _plain_parts(getattr(tensor, name))]
 
 
 def is_finite(numbers: Tensor) -> bool:

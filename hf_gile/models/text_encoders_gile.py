@@ -330,10 +330,13 @@ class TransformerEncoder(nn.Module):
         transformer = AutoModel.from_config(text.text_encoder_config, dtype=dtype, trust_remote_code=False)
         self.transformer = without_pooler(transformer)
         self.max_positions = position_limit(transformer)
-        names = ["max_sentence_words" if text.reads_sentences else "max_words"]
-        names += ["max_label_words"] if config.pools_labels else []
-        for name in names:
-            if self.max_positions is not None and getattr(text, name) > self.max_positions:
+        limits = {
+            "max_words": not text.reads_sentences,
+            "max_sentence_words": text.reads_sentences,
+            "max_label_words": config.pools_labels,
+        }
+        for name, is_read in limits.items():
+            if is_read and self.max_positions is not None and getattr(text, name) > self.max_positions:
                 raise ValueError(
                     f"{name} must be at most {self.max_positions}, the number of positions of the pretrained encoder, "
                     f"got {getattr(text, name)}"
@@ -539,9 +542,8 @@ class StaticEncoder(nn.Module):
         table = self.bits.view(torch.float16)
         shares = is_known / is_known.sum(1, keepdim=True).clamp(min=1)
         vectors = weighted_sum(table, rows * is_known, shares.to(table.dtype))
-        vectors = rms_normalized(vectors.float())
-        weights = shares[:, : input_ids.shape[1]]
-        return vectors.to(self.of_model_type.dtype), weights
+        vectors = rms_normalized(vectors.float()).to(self.of_model_type.dtype)
+        return vectors, shares[:, : input_ids.shape[1]]
 
     def pool_labels(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Returns `(L, P)` vectors of `(L, T)` tokens of labels, those of the teacher.

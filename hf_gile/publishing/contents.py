@@ -106,13 +106,10 @@ def missing_parts(folder: Path) -> list[str]:
     """Describes the parts that a folder lacks to be a saved GILE model that loads without hf_gile."""
     if _read_json(folder / "config.json").get("model_type") not in MODEL_TYPES:
         return ["a config.json with model_type 'gile'"]
-    shards = _read_json(folder / "model.safetensors.index.json")
-    weights = {"model.safetensors"}
-    if shards:
-        weights = set(shards.get("weight_map", {}).values())
+    shards = _read_json(folder / "model.safetensors.index.json").get("weight_map", {})
     code = referenced_code(folder)
     parts = {
-        "the weights": weights,
+        "the weights": set(shards.values()) or {"model.safetensors"},
         "its code": code,
         "its processor": {"processor_config.json", "tokenizer_config.json", "tokenizer.json"},
         "its labels": {LABELS_FILE},

@@ -266,14 +266,13 @@ def _compare(file: Path, remote: RepoFile | None) -> Status:
     """Returns the effect of a push on a file of the folder."""
     if remote is None:
         return "new"
-    is_same = file.stat().st_size == remote.size
-    if is_same and remote.lfs is not None:
-        is_same = compute_digest(file) == remote.lfs.sha256
-    elif is_same:
+    if file.stat().st_size != remote.size:
+        return "changed"
+    if remote.lfs is None:
         is_same = git_hash(file.read_bytes()) == remote.blob_id
-    if is_same:
-        return "unchanged"
-    return "changed"
+    else:
+        is_same = compute_digest(file) == remote.lfs.sha256
+    return "unchanged" if is_same else "changed"
 
 
 @contextmanager

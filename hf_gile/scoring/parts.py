@@ -167,11 +167,13 @@ class ScoringRun:
             report=report,
         )
         with whole_file(self.part(name)) as written, _parquet().ParquetWriter(written, _schema()) as writer:
+            import pyarrow as pa
+
             for window in batches_of(documents, lambda document: len(document.text), *_WINDOW):
                 scored = [*_scored(window, scorer, reading.with_text)]
                 rows = [row for row in scored if row["labels"] is not None]
                 report.rows += [row for row in scored if row["labels"] is None]
-                writer.write_batch(_batch(rows))
+                writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=writer.schema))
                 count += len(rows)
             if report.rows and not count:
                 raise ValueError(f"{self.parts[name].path}: no text could be scored: {report.rows[0]['note']}")
@@ -286,8 +288,13 @@ def _schema() -> Any:
     import pyarrow as pa
 
     text = pa.string()
-    list_of = pa.list_
-    fields = {"id": text, "text": text, "labels": list_of(text), "scores": list_of(pa.float32()), "note": text}
+    fields = {
+        "id": text,
+        "text": text,
+        "labels": pa.list_(text),
+        "scores": pa.list_(pa.float32()),
+        "note": text,
+    }
     return pa.schema(list(fields.items()))
 
 
@@ -296,13 +303,6 @@ def _parquet() -> Any:
     with needs_extra("data", "writing Parquet files"):
         import pyarrow.parquet
     return pyarrow.parquet
-
-
-def _batch(rows: list[dict[str, Any]]) -> Any:
-    """Converts rows to an Arrow record batch."""
-    import pyarrow as pa
-
-    return pa.RecordBatch.from_pylist(rows, schema=_schema())
 
 
 def _open_part(path: Path) -> Any:

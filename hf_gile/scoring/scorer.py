@@ -66,8 +66,16 @@ class GileScorer:
         for name in ("return_parents", "shortlist"):
             if options.get(name):
                 raise ValueError(f"{name} is supported by the pipeline only, not for batches of columns")
-        self._arguments = {"model": model, "labels": labels, "processor": processor, "text": text, **options}
-        self._arguments |= {"batch_tokens": batch_tokens, "bf16": bf16, "device": device}
+        self._arguments = {
+            "model": model,
+            "labels": labels,
+            "processor": processor,
+            "text": text,
+            "batch_tokens": batch_tokens,
+            "bf16": bf16,
+            "device": device,
+            **options,
+        }
         loaded: Any = model
         if isinstance(model, str | PathLike):
             device = device or ("cuda" if torch.cuda.is_available() else "cpu")

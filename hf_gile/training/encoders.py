@@ -28,7 +28,7 @@ from huggingface_hub.constants import HF_HOME, HF_HUB_OFFLINE
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from numpy.typing import NDArray
-from safetensors.torch import save_file
+from safetensors.torch import save
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch import Tensor
 from transformers import AutoTokenizer, BertConfig, PreTrainedTokenizerFast
@@ -358,7 +358,7 @@ def unpack_e5(file: Path, folder: Path) -> None:
     folder.mkdir(parents=True)
     config.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "model.safetensors").write_bytes(save(state, metadata={"format": "pt"}))
 
 
 class _E5File:

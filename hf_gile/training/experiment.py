@@ -216,13 +216,13 @@ def short_name(metric: str) -> str:
     """Returns the short name of a metric of `LabelMetrics`.
 
     Example:
-        >>> short_name("eval_validation_seen_average_precision"), short_name("eval_validation_accuracy")
-        ('AvgPr', 'accuracy')
+        >>> short_name("eval_validation_seen_average_precision"), short_name("eval_validation_micro_f1")
+        ('AvgPr', 'micro-F1')
     """
     for name, short in {"average_precision": "AvgPr", "ranking_loss": "RL", "one_error": "OneErr"}.items():
         if metric.endswith(name):
             return short
-    return metric.removeprefix("eval_").removeprefix("validation_").replace("_", " ")
+    return metric.removeprefix("eval_").removeprefix("validation_").replace("_f1", "-F1").replace("_", " ")
 
 
 def save_model(trainer: Trainer, folder: Path) -> None:
@@ -332,10 +332,8 @@ class Experiment:
         The history has validation metrics as its only entry, and is empty if validation documents were fitted on.
         """
         start = time.perf_counter()
-        cpu_start = time.process_time()
         fit = fit_convex(self.model, self.parts, neighbours, learn_words)
         seconds = time.perf_counter() - start
-        cpu_seconds = time.process_time() - cpu_start
         self.convex_fit = fit
         self.num_documents = fit.num_documents
         self.trainer.remove_callback(ProgressCallback)
@@ -345,13 +343,11 @@ class Experiment:
             metric = str(self.args.metric_for_best_model)
             measured = self.trainer.evaluate()
             score = f"validation {short_name(metric)} {100 * measured[metric]:6.2f}"
-            times = {"seconds": seconds, "training_cpu_seconds": cpu_seconds}
-            history = [{**measured, "epoch": 0, "step": 0, **times}]
+            history = [{**measured, "epoch": 0, "step": 0, "seconds": seconds}]
         if self.trainer.is_world_process_zero():
             tqdm.write(f"  fitted  {score}  {seconds:5.0f} s")
         self.fitted = {
             "seconds": seconds,
-            "cpu_seconds": cpu_seconds,
             "num_documents": fit.num_documents,
             "parameters": self.num_parameters,
             "history": history,

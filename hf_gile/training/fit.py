@@ -121,7 +121,15 @@ def fit(study: Study) -> Experiment:
     study.task = in_hash_order(study.task)
     with args.main_process_first(desc="text encoder"):
         start = choose_start(study)
-    model, processor = _untrained_model(study, start)
+    if study.options.start_from is None:
+        model, processor = new_model(study, start)
+    else:
+        model, processor = saved_model(
+            study,
+            study.options.start_from,
+            lexical=study.options.lexical,
+            freeze_text_encoder=study.options.freeze_text_encoder,
+        )
     task = replace(study.task, labels=study.labels_of(model))
     model.set_labels(task.labels, processor)
     if study.options.text_encoder == STATIC:
@@ -138,19 +146,12 @@ def fit(study: Study) -> Experiment:
     experiment = study.experiment(AUTO, model, processor, parts, sampler, optimizer=optimizer, encoder=start.location)
     if start.is_convex:
         _fit_head(study, start, experiment)
-    else:
-        _fit_in_steps(study, experiment)
+        return experiment
+    if model.config.lexical:
+        set_lexical_weights(model, parts["train"]["lexical_ids"])
+    study.say(f"\n{AUTO}: {experiment.num_parameters:,} parameters")
+    experiment.fit(study.options.patience)
     return experiment
-
-
-def _untrained_model(study: Study, start: Start) -> tuple[GileForSequenceClassification, GileProcessor]:
-    """Creates a new model, or loads the saved model that is trained further."""
-    options = study.options
-    if options.start_from is None:
-        return new_model(study, start)
-    return saved_model(
-        study, options.start_from, lexical=options.lexical, freeze_text_encoder=options.freeze_text_encoder
-    )
 
 
 def _fit_head(study: Study, start: Start, experiment: Experiment) -> None:
@@ -168,14 +169,6 @@ def _fit_head(study: Study, start: Start, experiment: Experiment) -> None:
     fit = experiment.fit_convex(start.neighbours, learn_words)
     study.say(f"\n{AUTO}: {experiment.num_parameters:,} parameters")  # the form decides how many
     study.say(_describe_form(fit))
-
-
-def _fit_in_steps(study: Study, experiment: Experiment) -> None:
-    """Trains the model in steps, with lexical weights of the training documents."""
-    if experiment.model.config.lexical:
-        set_lexical_weights(experiment.model, experiment.parts["train"]["lexical_ids"])
-    study.say(f"\n{AUTO}: {experiment.num_parameters:,} parameters")
-    experiment.fit(study.options.patience)
 
 
 def _describe_form(fit: ConvexFit) -> str:

@@ -28,6 +28,7 @@ from ..models.languages_gile import (
 from ..models.losses_gile import (
     IGNORE,
     ONE_GOLD_LABEL,
+    binary_cross_entropy,
     check_candidates,
     check_excluded,
     check_gold,
@@ -45,28 +46,12 @@ from ..models.modeling_gile import GileForSequenceClassification, GileModel
 from .chunked_losses import LabelChunks, chunked_loss
 
 
-def binary_cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) -> Tensor:
-    """Computes the multi-label loss of `losses_gile.py` over weighted labels, in float32 or better.
-
-    Args:
-        logits: `(B, C)` scores.
-        targets: `(B, C)` zeros and ones.
-        column_weights: `(C,)` or `(B, C)`: number of labels of the full set that each scored label represents. For
-            uniformly sampled negatives, (number of negatives) / (number sampled) gives an unbiased estimate of the
-            loss over all labels (Eq. 17 omits the weights, and so estimates a different loss).
-    """
-    logits = widened(logits)
-    targets = targets.to(logits.dtype)
-    loss = functional.binary_cross_entropy_with_logits(logits, targets, column_weights, reduction="sum")
-    return loss / len(logits)
-
-
 def cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) -> Tensor:
     """Computes the single-label loss of `losses_gile.py` over weighted labels, in float32 or better.
 
-    Arguments are those of `binary_cross_entropy`, with a single 1 per row of the targets. With weights, the sum in the
-    denominator of the softmax is estimated without bias; its logarithm, and so this loss, is only consistent (it
-    approaches the full loss as the sample grows). A gold label of weight 0 counts once.
+    Arguments are those of `binary_cross_entropy` there, with a single 1 per row of the targets. With weights, the sum
+    in the denominator of the softmax is estimated without bias; its logarithm, and so this loss, is only consistent
+    (it approaches the full loss as the sample grows). A gold label of weight 0 counts once.
     """
     logits = widened(logits)
     targets = targets.to(logits.dtype)

@@ -13,7 +13,7 @@ import yaml
 from transformers import TrainingArguments
 
 from ..masking import is_secret, masked_in
-from ..writing import whole_file
+from ..writing import write_text
 from .experiment import short_name
 from .options import STEPS
 
@@ -48,8 +48,7 @@ def reading(args: TrainingArguments, content: str) -> Iterator[None]:
 
 def write_results(folder: Path, results: Mapping[str, Any]) -> None:
     """Writes the results of a `Study` to `results.json`, where NaN is null."""
-    with whole_file(folder / "results.json") as staged:
-        staged.write_text(json.dumps(without_nan(results), indent=1, allow_nan=False), encoding="utf-8")
+    write_text(folder / "results.json", json.dumps(without_nan(results), indent=1, allow_nan=False))
 
 
 def curves_of(result: Mapping[str, Any], metric: str) -> dict[str, list[tuple[float, float]]]:
@@ -70,14 +69,15 @@ def saved_settings(settings: object, args: TrainingArguments) -> Iterator[None]:
         file.unlink(missing_ok=True)
     yield
     if args.process_index == 0:
-        with whole_file(file) as staged:
-            staged.write_text(_format_settings(settings, args), encoding="utf-8")
+        write_text(file, _format_settings(settings, args))
 
 
 def _format_settings(settings: object, args: TrainingArguments) -> str:
     """Returns the settings of the recipe and the training arguments, without secrets."""
-    saved = {"output_dir": args.output_dir}
-    saved |= {field.name: getattr(settings, field.name) for field in fields(settings)}  # type: ignore[arg-type]
+    saved = {
+        "output_dir": args.output_dir,
+        **{field.name: getattr(settings, field.name) for field in fields(settings)},  # type: ignore[arg-type]
+    }
     for field in fields(args):
         value = getattr(args, field.name)
         if isinstance(value, Enum):

@@ -19,6 +19,7 @@ from ..models import GileForSequenceClassification, GileProcessor, LabelSet
 from ..models.search_gile import calibrated
 from ..publishing import CardInfo
 from ..publishing.card import LANGUAGE_CODE, LICENSE_ID, write_card
+from ..publishing.card_sections import RESULTS
 from ..publishing.report import REPORT_FILE, Report
 from ..publishing.run_report import PAGE_FILE, Mistake, Run, worst_mistakes, write_page
 from .collator import LabelSampler
@@ -277,8 +278,12 @@ class Study:
             groups += ["seen", "unseen", AMONG_ALL]
             notes.append("Seen labels are ranked among the seen, unseen among the unseen, and once more among all.")
         if all("test_accuracy" in result["test"] for result in self.results.values()):
-            columns = {"accuracy": "Acc", "macro_f1": "MacroF1", "average_precision": "AvgPr"}
-            columns |= dict(list(recall.items())[:1])
+            columns = {
+                "accuracy": "Acc",
+                "macro_f1": "MacroF1",
+                "average_precision": "AvgPr",
+                **dict(list(recall.items())[:1]),
+            }
             notes.append("Acc and MacroF1 (macro-F1) are of the label with the highest score of all labels.")
         notes += self._notes_on_evidence()
         for number in {result.get("fitted_again_on") for result in self.results.values()}:
@@ -321,13 +326,11 @@ class Study:
 
     def _write_page(self, name: str, metric: str, report: Report, mistakes: list[Mistake]) -> None:
         """Writes the report of the run for people."""
-        metrics = ["average_precision", "micro_f1", "macro_f1"]
-        if self.has_one_label:
-            metrics = ["accuracy", *metrics]
+        metrics = ("accuracy", "average_precision", "micro_f1", "macro_f1")
         table: dict[str, dict[str, float]] = {}
         for system in [*(other for other in self.results if other != name), name]:
             test = without_nan(self.results[system]["test"])
-            values = {key.replace("_", " "): test.get(f"test_{key}") for key in metrics}
+            values = {RESULTS[key]: test.get(f"test_{key}") for key in metrics}
             table[system] = {key: value for key, value in values.items() if value is not None}
         folder = Path(self.args.output_dir)
         steps = [

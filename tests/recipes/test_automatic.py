@@ -143,6 +143,8 @@ def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(run, availab
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "frozen; the head is fitted by convex optimization" in page
     assert "auto (this model)" in page
+    assert ">average precision</th>" in page
+    assert ">micro-F1</th>" in page
 
 
 def read_dataset(path):
