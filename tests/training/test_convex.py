@@ -362,6 +362,18 @@ def test_few_documents_that_tell_nothing_of_each_other_are_scored_without_certai
     assert highest.mean() < 0.25
 
 
+def test_labels_without_documents_stay_in_order_where_few_documents_may_have_several_labels():
+    every, e = near_labels(1)
+    train = every.take(slice(1, 20))  # a document of each of 19 labels, and one of another label to choose on
+    test = near_labels(9, seed=6)[0]
+    test = test.take(test.gold[:, 0] >= 20)
+    head = fit_head(train, every.take(slice(1)), e, one_label=False)
+    scores = scores_of(head, test.vectors, e)
+    by_cosine = (test.vectors @ e.T).argmax(1) == test.gold[:, 0]
+    assert (scores.argmax(1) == test.gold[:, 0]).sum() > 0.9 * by_cosine.sum()
+    assert 0.2 < scores.sigmoid().sum(1).mean() < 5  # labels of a document
+
+
 @pytest.mark.usefixtures("short_search")
 def test_one_label_is_enough_for_a_head():
     train, e = topics(20, labels=1)

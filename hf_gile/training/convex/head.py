@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 
 import torch
+from scipy.optimize import brentq
 from scipy.sparse import csr_matrix, diags
 from torch import Tensor
 
@@ -185,8 +186,9 @@ def fit_head(
     """
     if not bool(train.has_gold.any()):
         raise ValueError("no training document has a label: there is nothing to fit")
-    if one_label and _count_informative(train, validation, labels) < _FEWEST:
-        return _fit_without_choice(train.joined(validation), labels, compare is not None, regression)
+    documents = train.joined(validation)
+    if bool(documents.has_gold.all()) and _count_informative(train, validation, labels) < _FEWEST:
+        return _fit_without_choice(documents, labels, one_label, compare is not None, regression)
     return _Fit(train, validation, labels, one_label, compare, regression, relearn).run()
 
 
@@ -588,12 +590,13 @@ def _count_informative(train: Documents, validation: Documents, labels: Tensor) 
 
 
 def _fit_without_choice(
-    documents: Documents, labels: Tensor, compares: bool, regression: WordRegression | None
+    documents: Documents, labels: Tensor, one_label: bool, compares: bool, regression: WordRegression | None
 ) -> Head:
-    """Fits the sum of rows, a joint space, the cosine and rows of words to few documents with one label each.
+    """Fits the sum of rows, a joint space, the cosine and rows of words to few documents, all of which have a label.
 
-    Only the weights of these terms are chosen, on folds of the documents. Unseen labels, which have no rows, get what
-    rows add to the score of a document on average.
+    Only the weights of these terms are chosen, on folds of the documents, as if each had one label. Unseen labels,
+    which have no rows, get what rows add to the score of a document on average. Where documents have several labels,
+    an offset makes the probabilities of a document add up to their number.
     """
     weights = prior_of(one_label=True, shares_words=compares, has_word_rows=regression is not None)
     for of_group in weights.values():
@@ -620,7 +623,22 @@ def _fit_without_choice(
         of_words = [example.terms["words"].mean().item() for example in examples]
         offset += seen["words"] * sum(of_words) / len(of_words)
     weights["unseen"] |= {"cosine": seen["cosine"], "joint": seen["joint"], "offset": offset}
+    if not one_label:
+        left_out = [fit.example_of_all_labels(fold, fold.left_out) for fold in fit.folds_of_seen]
+        seen["offset"] = _offset_of(left_out or [fit.example_of_all_labels(fit.final, documents)], weights)
+        weights["unseen"]["offset"] += seen["offset"]
     return replace(head, fit=replace(head.fit, fits_validation=True))
+
+
+def _offset_of(examples: Sequence[Example], weights: TermWeights) -> float:
+    """Returns the offset with which the probabilities of labels add up to the number of gold labels, on average.
+
+    The labels of a document that the terms were fitted on, which score too high, stand for the others.
+    """
+    mixture = Mixture(list(examples[0].terms), weights)
+    scores = torch.cat([mixture.add(example.terms, example.seen) for example in examples])
+    targets = torch.cat([example.documents.targets(len(example.seen))[0] for example in examples])
+    return float(brentq(lambda offset: float((scores + offset).sigmoid().sum() - targets.sum()), -1e3, 1e3))
 
 
 def _best(grid: Sequence[float], loss: Callable[[float], float]) -> float:
