@@ -202,7 +202,10 @@ class Study:
             self.num_documents = fit.num_documents
             counts = {label.id: label.count for label in experiment.labels}
             self.described = self.described.with_counts(counts)
-            self.say("  probabilities stay uncalibrated, and a document gets its best label")
+            several = ", and others that are more probable than not"
+            if experiment.model.config.problem_type == "single_label_classification":
+                several = ""
+            self.say(f"  too few documents to calibrate on: a document gets its best label{several}")
         else:
             method = self.options.calibration
             calibration = experiment.calibrate(method)

@@ -363,14 +363,17 @@ def test_few_documents_that_tell_nothing_of_each_other_are_scored_without_certai
 
 
 def test_labels_without_documents_stay_in_order_where_few_documents_may_have_several_labels():
+    common = unit(1, 24)  # of all texts, so that the cosines of wrong labels are positive
     every, e = near_labels(1)
-    train = every.take(slice(1, 20))  # a document of each of 19 labels, and one of another label to choose on
     test = near_labels(9, seed=6)[0]
     test = test.take(test.gold[:, 0] >= 20)
-    head = fit_head(train, every.take(slice(1)), e, one_label=False)
+    every, test = (replace(part, vectors=functional.normalize(part.vectors + common, dim=-1)) for part in (every, test))
+    e = functional.normalize(e + common, dim=-1)
+    # Each label has a document at most, so that no fold leaves out a document of a seen label.
+    head = fit_head(every.take(slice(1, 20)), every.take(slice(1)), e, one_label=False)
     scores = scores_of(head, test.vectors, e)
     by_cosine = (test.vectors @ e.T).argmax(1) == test.gold[:, 0]
-    assert (scores.argmax(1) == test.gold[:, 0]).sum() > 0.9 * by_cosine.sum()
+    assert (scores.argmax(1) == test.gold[:, 0]).sum() > 0.5 * by_cosine.sum()
     assert 0.2 < scores.sigmoid().sum(1).mean() < 5  # labels of a document
 
 

@@ -45,7 +45,7 @@ _FEW_DOCUMENTS, _SAMPLED_LABELS = 4000, 2048
 """With more documents than this, the L2 of rows of words is chosen on a sample of labels."""
 
 _FEWEST = 100
-"""With fewer documents left out, each with one label, nothing is chosen."""
+"""With fewer documents left out, no regularisation is chosen if all documents have a label."""
 
 _ENOUGH_TO_CALIBRATE = 100
 """With fewer validation documents, probabilities and thresholds use all documents, see `ConvexFit.left_out`."""
@@ -167,8 +167,9 @@ def fit_head(
     quarters of the training documents as well. In each fold of labels a quarter of the seen labels is held out, with
     the documents that have no other labels. Validation documents with labels that no training document has count as
     well. If a label is unseen, weights of seen labels are fitted together with those of unseen labels, and otherwise
-    before them. With few documents of one label each, nothing is chosen, and validation documents are fitted on as
-    well. The joint space replaces the bilinear form unless the loss is lower without it, or N x L x P is large.
+    before them. With few documents, all of which have a label, only weights of terms are chosen, and validation
+    documents are fitted on as well. The joint space replaces the bilinear form unless the loss is lower without it, or
+    N x L x P is large.
 
     Args:
         train: N documents for fitting.
