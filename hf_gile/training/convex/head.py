@@ -188,7 +188,8 @@ def fit_head(
     if not bool(train.has_gold.any()):
         raise ValueError("no training document has a label: there is nothing to fit")
     documents = train.joined(validation)
-    if bool(documents.has_gold.all()) and _count_informative(train, validation, labels) < _FEWEST:
+    have_rows = train.mostly_read and _cost(train, labels) <= LARGEST
+    if have_rows and bool(documents.has_gold.all()) and _count_informative(train, validation, labels) < _FEWEST:
         return _fit_without_choice(documents, labels, one_label, compare is not None, regression)
     return _Fit(train, validation, labels, one_label, compare, regression, relearn).run()
 
@@ -257,7 +258,7 @@ class _Fit:
         self.compare = compare
         self.regression = regression
         self.seen = train.counts(len(labels)) > 0
-        cost = len(train) * int(self.seen.sum()) * labels.shape[1]
+        cost = _cost(train, labels)
         self.validation_suffices = len(validation) >= (FEW if cost > _COSTLY / 4 else 3 * FEW)
         self.has_rows = train.mostly_read and cost <= LARGEST
         self.is_costly = cost > _COSTLY
@@ -509,6 +510,11 @@ def cached_forms() -> Callable[[Fold, Regularisation], Bilinear | Joint]:
         return fit_joint(documents, fold.labels, regularisation.pull, start)
 
     return form_of
+
+
+def _cost(train: Documents, labels: Tensor) -> int:
+    """Returns N x L x P, of labels with documents."""
+    return len(train) * int((train.counts(len(labels)) > 0).sum()) * labels.shape[1]
 
 
 def _relearned(fold: Fold, relearn: Relearn) -> Fold:
