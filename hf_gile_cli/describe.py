@@ -32,7 +32,7 @@ class Describing(LabelledDocuments):
 
 
 def describe(options: Describing) -> None:
-    """Count documents, words and labels. It also shows how many documents the labels have.
+    """Count documents, words and labels. Also shows how many documents the labels have.
 
     Words are counted as a model over words reads them: in lower case, with numbers as a single word.
 

@@ -25,7 +25,7 @@ class Distillation(Documents):
 
 
 def distill(options: Distillation) -> None:
-    """Make a model that reads thousands of texts a second. It learns from a model and your texts.
+    """Make a model that reads thousands of texts a second. It learns from a slower model and your texts.
 
     A table of vectors, for tokens and pairs of neighbouring tokens, replaces the pretrained encoder. It learns from the
     encoder what your texts are about; texts need no labels, and should be like those to score. With --labels, the head

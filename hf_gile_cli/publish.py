@@ -39,7 +39,7 @@ class Card:
 
 
 def card(options: Card) -> None:
-    """Write a model card (README.md) and a table of the labels. It plots the calibration; the table is labels.csv.
+    """Write a model card (README.md) and a table of the labels. The card plots the calibration.
 
     The card describes the model and its labels, and shows results.json if training or `hf-gile evaluate` has written
     it to the folder. Everything else comes from the options or a file, such as limits and a citation. It is saved as
@@ -133,7 +133,7 @@ def push(
 
 
 def verify(model: Model, as_json: Json = False, revision: Revision = None) -> None:
-    """Compare the code of a model with this package, by hash. Nothing of it is run.
+    """Compare the code of a model with this package, by hash. None of its code is run.
 
     trust_remote_code=True runs the Python files of a model. Prints the status of each file (same, differs, unknown or
     missing) and, for a model on the Hub, a call pinned to this commit. Exits with 1 unless all files are the same.
@@ -160,7 +160,7 @@ def verify(model: Model, as_json: Json = False, revision: Revision = None) -> No
 
 
 def repair(folder: Folder) -> None:
-    """Complete a save that was interrupted, as by a power cut. It must have been on this machine.
+    """Complete a save that was interrupted, as by a power cut. Only saves of this machine can be completed.
 
     Until then, the model does not load. All commands that change a model do the same first. A folder from elsewhere
     is not changed.

@@ -123,7 +123,9 @@ def plain_cell(cell: object) -> Any:
     """
     if not isinstance(cell, str) or not _SPECIAL.search(cell):
         return cell  # at once, since most cells are so
-    if not _TAGS.fullmatch(cell.strip()):
+    if "<" not in cell:
+        cell = BLOCK.sub("\n", cell)
+    elif not _TAGS.fullmatch(cell.strip()):
         cell = plain_text(BLOCK.sub("\n", cell))
     return _LOOKUP.sub(r"\1", decode_entities(cell))
 

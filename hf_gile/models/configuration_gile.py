@@ -416,9 +416,9 @@ class GileConfig(PreTrainedConfig):
 
     @property
     def full_length(self) -> int:
-        """Number of words from which the words of a document count fully, see `Postings`.
+        """Number of words below which "match" and "coverage" of a document are scaled down, see `Postings`.
 
-        It is 1 if labels have rows: the weights of terms are then fitted to documents like those to score.
+        It is 1 if labels have rows: the weights of these terms are then fitted to documents like those to score.
         """
         return 1 if self.label_rows else 50
 

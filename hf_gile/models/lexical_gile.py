@@ -264,7 +264,7 @@ class Postings(NamedTuple):
 
     @classmethod
     def from_entries(cls, features: Tensor, sizes: Tensor, values: Tensor, *other_fields: Tensor) -> "Postings":
-        """Numbers the `(E,)` features of T texts with these sizes; `other_fields` are the last ones."""
+        """Numbers the `(E,)` features of T texts with these sizes; `other_fields` are labels and those after them."""
         distinct, positions = features.unique(return_inverse=True)
         starts = functional.pad(sizes.cumsum(0), (1, 0))
         return cls(distinct.int(), starts.int(), positions.int(), values, *other_fields)

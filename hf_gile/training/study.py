@@ -202,10 +202,10 @@ class Study:
             self.num_documents = fit.num_documents
             counts = {label.id: label.count for label in experiment.labels}
             self.described = self.described.with_counts(counts)
-            several = ", and others that are more probable than not"
-            if experiment.model.config.problem_type == "single_label_classification":
-                several = ""
-            self.say(f"  too few documents to calibrate on: a document gets its best label{several}")
+            rule = "a document gets its best label"
+            if experiment.model.config.problem_type == "multi_label_classification":
+                rule += ", and others that are more probable than not"
+            self.say(f"  too few documents to calibrate on: {rule}")
         else:
             method = self.options.calibration
             calibration = experiment.calibrate(method)

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from hf_gile.data.label_cells import plain_cell
 from hf_gile.data.label_columns import flag_columns, see
 
 TOPICS = ["copper hose", "outer valve", "rubber rotor", "spare shaft", "lower gasket", "steel pump", "worn seal"]
@@ -606,3 +607,8 @@ def test_pieces_that_are_all_known_are_labels(sign):
 def test_a_sign_in_a_known_label_separates_nothing(cells):
     with pytest.raises(ValueError, match="look like several labels"):
         read(*cells, known={"Milk", "Human", "Milk, Human", "Iron"})  # a later row may be "Milk, Human"
+
+
+def test_entities_of_a_cell_are_decoded_once():
+    assert plain_cell("R&amp;D") == "R&D"
+    assert plain_cell("a &amp;lt; b") == "a &lt; b"

@@ -187,10 +187,10 @@ def fit_head(
     """
     if not bool(train.has_gold.any()):
         raise ValueError("no training document has a label: there is nothing to fit")
-    documents = train.joined(validation)
     have_rows = train.mostly_read and _cost(train, labels) <= LARGEST
-    if have_rows and bool(documents.has_gold.all()) and _count_informative(train, validation, labels) < _FEWEST:
-        return _fit_without_choice(documents, labels, one_label, compare is not None, regression)
+    have_gold = bool(train.has_gold.all()) and bool(validation.has_gold.all())
+    if have_rows and have_gold and _count_informative(train, validation, labels) < _FEWEST:
+        return _fit_without_choice(train.joined(validation), labels, one_label, compare is not None, regression)
     return _Fit(train, validation, labels, one_label, compare, regression, relearn).run()
 
 
@@ -623,9 +623,9 @@ def _fit_without_choice(
     fit.fit_rows()
     examples = [fit.example(fold, regularisation) for fold in fit.folds_of_seen]
     weights, _ = fit_term_weights(examples, weights, True, fixed=["unseen"], strength=_STRENGTH_WITHOUT_CHOICE)
-    head = refit_head(documents, labels, regularisation, weights, regression)
+    rows = fit.rows[fit.final]
     seen = weights["seen"]
-    offset = min(1.0, seen["rows"]) * score_rows(head.rows.take(head.rows.seen), documents.vectors).mean().item()
+    offset = min(1.0, seen["rows"]) * score_rows(rows.take(rows.seen), documents.vectors).mean().item()
     if regression is not None and examples:
         of_words = [example.terms["words"].mean().item() for example in examples]
         offset += seen["words"] * sum(of_words) / len(of_words)
@@ -634,13 +634,20 @@ def _fit_without_choice(
         left_out = [fit.example_of_all_labels(fold, fold.left_out) for fold in fit.folds_of_seen]
         seen["offset"] = _offset_of(left_out or [fit.example_of_all_labels(fit.final, documents)], weights)
         weights["unseen"]["offset"] += seen["offset"]
-    return replace(head, fit=replace(head.fit, fits_validation=True))
+    return Head(
+        rows,
+        fit.form_of(fit.final, regularisation),
+        weights,
+        ConvexFit(regularisation, len(documents), fits_validation=True),
+        fit.words.get(fit.final),
+    )
 
 
 def _offset_of(examples: Sequence[Example], weights: TermWeights) -> float:
-    """Returns the offset with which the probabilities of labels add up to the number of gold labels, on average.
+    """Returns the offset with which the probabilities of a document add up to its number of gold labels, on average.
 
-    The labels of a document that the terms were fitted on, which score too high, stand for the others.
+    Documents that the terms were fitted on score their own labels higher than new documents do: the probabilities of
+    these are then too low.
     """
     mixture = Mixture(list(examples[0].terms), weights)
     scores = torch.cat([mixture.add(example.terms, example.seen) for example in examples])
