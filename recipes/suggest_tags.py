@@ -3,8 +3,7 @@
     python recipes/suggest_tags.py notes/                    # a line of JSON for each note without tags
     python recipes/suggest_tags.py notes/ --tags tags.txt    # and tags that no note has yet, one per line
 
-Tags are read from front matter (`tags:`) and from the text (`#tag`). A note is compared with the name of each tag, and
-with the tagged notes that have the tag. Scores order the tags of a note; they are no probabilities. No note is changed.
+Tags are read from front matter (`tags:`) and the text (`#tag`). Scores are no probabilities. No note is changed.
 """
 
 import argparse
@@ -22,6 +21,7 @@ from hf_gile.training.general import SHRINKAGE, general_scorer, text_vectors
 
 MOST_BYTES = 1_000_000  # of a note
 COMMON = 0.5  # of what all notes have in common counts for no tag; benchmarks/tags.py says how it was chosen
+FRAME = "A text about {}."  # the vector of a tag is the mean of those of its name and of this
 FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 CODE = re.compile(r"^(```|~~~).*?(?:^\1|\Z)|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 TAG = re.compile(r"(?<!\S)#([\w/-]*[^\W\d][\w/-]*)")
@@ -77,13 +77,15 @@ def read_notes(folder: Path) -> list[Note]:
 def suggest(tagged: list[Note], texts: list[str], tags: list[str], top: int) -> list[dict[str, float]]:
     """Returns the best tags of each text with their scores, best first.
 
-    A score is the cosine of text and name, less half that of all notes, plus its square for the nearest tagged note.
+    A score is the cosine of text and tag, less half that of all notes, plus its square for the nearest tagged note.
     """
     names = [" ".join(re.split(r"[\W_]+", tag)).strip() or tag for tag in tags]
     model, processor = general_scorer(texts, labels=names)
     notes = normalize(text_vectors(model, processor, [*(note.text for note in tagged), *texts]))
     common = notes.sum(0) / (len(notes) + SHRINKAGE)
-    scores = (notes - COMMON * common)[len(tagged) :] @ normalize(text_vectors(model, processor, names)).T
+    framed = text_vectors(model, processor, [FRAME.format(name) for name in names])
+    means = normalize(normalize(text_vectors(model, processor, names)) + normalize(framed))
+    scores = (notes - COMMON * common)[len(tagged) :] @ means.T
     notes = normalize(notes - common)
     similarities = (notes[len(tagged) :] @ notes[: len(tagged)].T).clamp(min=0) ** 2
     for column, tag in enumerate(tags):
@@ -107,11 +109,9 @@ def main() -> None:
     except (OSError, ValueError) as error:
         raise SystemExit(str(error)) from error
     tags = list(dict.fromkeys(tags))
-    if len(tags) < 2 or options.top < 1:
-        raise SystemExit(f"{options.folder} has {len(notes)} notes, {len(tags)} tags: tag some, or name two by --tags")
     untagged = [note for note in notes if not note.tags]
-    if not untagged:
-        raise SystemExit(f"{options.folder} has no note without tags")
+    if len(tags) < 2 or not untagged or options.top < 1:
+        raise SystemExit(f"{options.folder} has {len(notes)} notes, {len(tags)} tags: tag some, not all, or use --tags")
     for note, best in zip(untagged, suggest(tagged, [note.text for note in untagged], tags, options.top), strict=True):
         print(json.dumps({"note": note.path, "tags": best}, ensure_ascii=False))
 
