@@ -1,7 +1,8 @@
 """Convex fits of the head over a frozen encoder."""
 
 from .fitting import LearnWords, can_be_fitted, fit_convex, is_feasible, refit_convex
-from .head import READ_OF_MANY, ConvexFit, Head, Regularisation, fit_head
+from .head import fit_head
+from .stages import READ_OF_MANY, ConvexFit, Head, Regularisation
 
 __all__ = [
     "READ_OF_MANY",
