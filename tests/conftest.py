@@ -32,7 +32,7 @@ from transformers.utils import logging as transformers_logging
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
 from hf_gile.settings import only_read
-from hf_gile.training.convex import documents, stages
+from hf_gile.training.convex import documents, head
 
 DOCUMENTS = [
     "Breast milk lowers the risk of infection. Infants were fed with milk for 12 weeks.",
@@ -78,9 +78,9 @@ def demo_citations(medline_file):
 @pytest.fixture
 def short_search(monkeypatch):
     """Reduces the convex fit to few regularization strengths and two folds."""
-    monkeypatch.setattr(stages, "L2_OF_ROWS", (0.1, 0.01))
-    monkeypatch.setattr(stages, "L2_OF_BILINEAR", (0.1,))
-    monkeypatch.setattr(stages, "FOLDS", 2)
+    monkeypatch.setattr(head, "L2_OF_ROWS", (0.1, 0.01))
+    monkeypatch.setattr(head, "L2_OF_BILINEAR", (0.1,))
+    monkeypatch.setattr(head, "FOLDS", 2)
     monkeypatch.setattr(documents, "FOLDS", 2)
 
 

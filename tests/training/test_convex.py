@@ -23,8 +23,9 @@ from hf_gile.training import (
     model_from_text_encoder,
     processor_from_text_encoder,
 )
-from hf_gile.training.convex import Regularisation, fit_convex, fit_head, fitting, refit_convex, stages
+from hf_gile.training.convex import Regularisation, fit_convex, fit_head, fitting, refit_convex
 from hf_gile.training.convex import documents as documents_module
+from hf_gile.training.convex import head as head_module
 from hf_gile.training.convex.documents import Documents
 from hf_gile.training.convex.head import refit_head
 from hf_gile.training.convex.label_side import CONSTANT, Joint, fit_bilinear, fit_joint, fit_rows, score_rows
@@ -192,7 +193,7 @@ def test_words_get_weight_only_if_they_are_informative(tells):
 @pytest.mark.usefixtures("short_search")
 @pytest.mark.parametrize("inflected", [True, False])
 def test_parts_of_words_count_more_if_labels_share_stems(monkeypatch, inflected):
-    monkeypatch.setattr(stages, "WEIGHTS_OF_PARTS", (0.1, 1.0))
+    monkeypatch.setattr(head_module, "WEIGHTS_OF_PARTS", (0.1, 1.0))
     train, e = topics(120, labels=3)
     train = replace(train, numbers=torch.arange(120))
     draw = np.random.default_rng(0).choice
@@ -213,15 +214,15 @@ def test_parts_of_words_count_more_if_labels_share_stems(monkeypatch, inflected)
 
 @pytest.mark.usefixtures("short_search")
 def test_many_labels_choose_the_l2_of_rows_on_a_sample(monkeypatch):
-    monkeypatch.setattr(stages, "_COSTLY", 0)
-    monkeypatch.setattr(stages, "_SAMPLED_LABELS", 2)
+    monkeypatch.setattr(head_module, "_COSTLY", 0)
+    monkeypatch.setattr(head_module, "_SAMPLED_LABELS", 2)
     fitted = []
 
     def count_labels(documents, num_labels, *others, **options):
         fitted.append(int((documents.counts(num_labels) > 0).sum()))
         return fit_rows(documents, num_labels, *others, **options)
 
-    monkeypatch.setattr(stages, "fit_rows", count_labels)
+    monkeypatch.setattr(head_module, "fit_rows", count_labels)
     train, e = topics(120)
     head = fit_head(train, train.take(slice(0)), e, one_label=False)
     assert fitted[0] == 2  # the sample first

@@ -1,8 +1,7 @@
 """Convex fits of the head over a frozen encoder."""
 
 from .fitting import LearnWords, can_be_fitted, fit_convex, is_feasible, refit_convex
-from .head import fit_head
-from .stages import READ_OF_MANY, ConvexFit, Head, Regularisation
+from .head import READ_OF_MANY, ConvexFit, Head, Regularisation, fit_head
 
 __all__ = [
     "READ_OF_MANY",

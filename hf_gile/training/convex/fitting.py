@@ -26,9 +26,8 @@ from ..calibration.calibrating import with_number
 from ..collator import pad_indices
 from ..starting import set_lexical_weights, set_word_vectors
 from .documents import Documents, may_be_held_out
-from .head import fit_head, refit_head
+from .head import LARGEST, CompareWords, ConvexFit, Head, Regularisation, fit_head, refit_head
 from .label_side import Joint
-from .stages import LARGEST, CompareWords, ConvexFit, Head, Regularisation
 from .word_rows import WordRegression, feature_counts, named_labels
 
 _DOCUMENTS_AT_ONCE = 1024

@@ -16,11 +16,9 @@ from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 from torch.nn import functional
 
-from ...metrics import ranking_metrics
 from ...models.lexical_gile import LEXICAL_BUCKETS, NEIGHBOURS, Postings, word_evidence
 from ...models.scoring_gile import Neighbours
 from ..encoding import Progress
-from .documents import Fold
 
 _SOLVED_AT_ONCE, _RANK, _STEPS = 4000, 200, 3
 """Maximum N for a direct solve; beyond it, rank of the preconditioner and number of conjugate gradient steps."""
@@ -306,47 +304,3 @@ def _solver(x: csr_matrix, l2: float, steps: int = _STEPS) -> Any:
         return solved
 
     return solve
-
-
-def fit_word_rows(
-    regression: WordRegression, fold: Fold, l2: float, parts_weight: float, uses_names: bool = True
-) -> csr_matrix:
-    """Fits rows of words; those of labels without documents on the documents that name them."""
-    return regression.fit(*_word_targets(regression, fold, uses_names), l2, parts_weight)
-
-
-def refit_word_rows(
-    regression: WordRegression,
-    fold: Fold,
-    l2: float,
-    parts_weight: float,
-    fitted: csr_matrix,
-    held: Tensor,
-) -> csr_matrix:
-    """Replaces the rows of labels that are `held` out, a `(L,)` mask, of rows `fitted` with all labels."""
-    numbers, targets = _word_targets(regression, fold)
-    targets = (targets @ diags(held.float().numpy())).tocsr()
-    targets.eliminate_zeros()
-    return (diags((~held).float().numpy()) @ fitted + regression.fit(numbers, targets, l2, parts_weight)).tocsr()
-
-
-def _word_targets(regression: WordRegression, fold: Fold, uses_names: bool = True) -> tuple[Tensor, csr_matrix]:
-    """Returns the numbers of the documents to fit rows of words on, and their labels, see `gold_matrix`."""
-    numbers = fold.train.numbers
-    assert numbers is not None
-    named = None
-    if uses_names and regression.named is not None:
-        named = regression.named[numbers.numpy()]
-    return numbers, gold_matrix(fold.train.gold, len(fold.labels), named)
-
-
-def precision_of_words(regression: WordRegression, fold: Fold, words: csr_matrix) -> float:
-    """Returns the average precision of rows of words on the documents left out."""
-    others = fold.left_out.among(fold.seen)
-    if others.numbers is None or not len(others):
-        return 0.0
-    scores = regression.scores(others.numbers, words, fold.seen)
-    is_gold, candidates = others.targets(scores.shape[1])
-    if candidates is not None:
-        scores = scores.masked_fill(~candidates, -torch.inf)
-    return ranking_metrics(scores, is_gold > 0)["average_precision"].nanmean().nan_to_num().item()
