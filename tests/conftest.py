@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import shutil
+import sys
 import tempfile
 from functools import lru_cache
 from itertools import islice
@@ -22,6 +23,9 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Test models are so small that more threads would only slow them down.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Tests import the scripts of benchmarks/.
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import pytest
 import torch

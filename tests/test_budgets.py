@@ -2,12 +2,12 @@
 
 import ast
 import inspect
-import sys
 from dataclasses import fields
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from house import count
 from transformers import PreTrainedConfig
 from transformers.dynamic_module_utils import get_relative_import_files
 
@@ -15,10 +15,6 @@ import hf_gile
 from hf_gile import GileConfig, GileForSequenceClassification, GileModel, GileTextConfig
 
 ROOT = Path(hf_gile.__file__).parent.parent
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-from house import count  # noqa: E402
-
 PACKAGE = count((ROOT / "hf_gile").rglob("*.py"))
 MODELS = ROOT / "hf_gile" / "models"
 # The files that transformers copies into a saved model: the file of its class, and its relative imports, each a part

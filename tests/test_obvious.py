@@ -1,22 +1,16 @@
-"""benchmarks/obvious.py: splits and labels of its data sets, its systems, metrics and page."""
+"""benchmarks/obvious.py: splits and labels of its data sets, its systems and metrics."""
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
+import obvious
+import obvious_systems as systems
 import pytest
 import torch
+from obvious_sets import make_task
 from sklearn.metrics import f1_score, label_ranking_average_precision_score
 
 from hf_gile import Label
-
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import obvious  # noqa: E402
-import obvious_systems as systems  # noqa: E402
-from obvious_sets import make_task  # noqa: E402
 
 TOPICS = {"cats": "cat purrs whiskers paw", "boats": "boat sails harbour mast", "bread": "flour oven dough yeast"}
 
@@ -143,12 +137,3 @@ def test_ours_gets_files_without_settings_or_test_texts(tmp_path):
         "--label_synonyms",
     }
     assert not any("secret" in path.read_text() for path in tmp_path.iterdir())
-
-
-# --- Runs and the page -----------------------------------------------------------------------------------------------
-
-
-def test_the_page_equals_the_benchmark_output():
-    results = obvious.read(obvious.RESULTS / "obvious.json")
-    assert obvious.PAGE.read_text(encoding="utf-8") == obvious.page(results)
-    assert obvious.front_table(results) in obvious.README.read_text(encoding="utf-8")

@@ -2,20 +2,14 @@
 
 import gzip
 import json
-import sys
-from pathlib import Path
 
+import paper_page
+import paper_rows
+import paper_runs
+import paper_stamps
+import paper_tables
 import pytest
-
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import paper_page  # noqa: E402
-import paper_rows  # noqa: E402
-import paper_runs  # noqa: E402
-import paper_stamps  # noqa: E402
-import paper_tables  # noqa: E402
-from paper_rows import Cell, Run, Table, one  # noqa: E402
+from paper_rows import Cell, Run, Table, one
 
 TABLES = paper_rows.tables()
 RESULTS = json.loads(paper_tables.RESULTS.read_text(encoding="utf-8")) if paper_tables.RESULTS.exists() else {}

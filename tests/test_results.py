@@ -2,17 +2,13 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
+import machine
 import pytest
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import machine  # noqa: E402
-
 FILES = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in RESULTS.glob("*.json")}
 
 OLDER = {
