@@ -24,9 +24,6 @@ def by_name(records):
     return runs
 
 
-# --- The page --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.release
 def test_no_run_is_older_than_the_code_that_it_depends_on():
     stale = {record["run"] for record in RECORDS if not paper_tables.is_current(record)}
@@ -43,9 +40,6 @@ def test_the_page_is_what_the_script_writes():
     assert paper_page.page(TABLES, by_name(RECORDS)) == PAGE
 
 
-# --- The list --------------------------------------------------------------------------------------------------------
-
-
 def test_every_table_and_figure_of_both_papers_is_listed():
     titles = " ".join(table.title for table in TABLES)
     for name in [f"GILE, Table {number}" for number in range(1, 8)] + ["GILE, Figure 2"]:
@@ -53,8 +47,6 @@ def test_every_table_and_figure_of_both_papers_is_listed():
     for name in [*(f"Table {number}" for number in range(1, 6)), "Figure 2", "Figure 3"]:
         assert f"Beyond Weight Tying, {name}" in titles
 
-
-# --- The script ------------------------------------------------------------------------------------------------------
 
 LINEAR, JOINT, LEARNED = (Run("news", f"--units {unit}", 7.0, seeds=2) for unit in ("linear", "gile", "other"))
 
@@ -101,9 +93,6 @@ def test_the_results_file_keeps_every_record(tmp_path, monkeypatch):
     (tmp_path / "a.json").unlink()
     (again,) = paper_tables.collect(tmp_path)[LINEAR.name].values()
     assert again.items() >= record.items()
-
-
-# --- Marks of runs that the present code would repeat ----------------------------------------------------------------
 
 
 def result(code="now", **figures):
