@@ -87,6 +87,19 @@ def test_invalid_settings_are_refused(settings, says):
         layer(**settings)
 
 
+@pytest.mark.parametrize("name", ["weight", "g_out.layers.0.bias"])
+def test_kept_codes_follow_changes_of_weights(name):
+    joint, h = layer(), torch.randn(1, 5).double()
+    weight = joint.get_parameter(name)
+    with torch.no_grad(), joint.keeping_codes():
+        before = joint(h)
+        weight.add_(1)
+        written = joint(h)
+        weight.data = weight.data + 1
+        assert not torch.equal(written, before)
+        assert not torch.equal(joint(h), written)
+
+
 def test_a_loss_in_chunks_is_exact():
     joint, h = layer(hidden_size=7, joint_size=3), torch.randn(9, 7).double()
     labels = torch.tensor([1, 10, 2, 0, 3, 3, 5, 7, 9])
