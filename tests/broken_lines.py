@@ -126,7 +126,7 @@ hf_gile/data/label_columns.py: data/test_label_columns.py
 - for sign in others:
 + for sign in others[1:]:
 
-hf_gile/data/zero_shot.py: recipes/test_zero_shot.py
+hf_gile/data/zero_shot.py: recipes/test_splits.py
 - if min_count <= count <= max_count and hash_fraction("label", label, salt) < share
 + if min_count < count <= max_count and hash_fraction("label", label, salt) < share
 
