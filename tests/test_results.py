@@ -79,8 +79,6 @@ def test_results_are_written_atomically_with_their_provenance(tmp_path, monkeypa
     assert [file.name for file in path.parent.iterdir()] == ["tiny.json"]
 
 
-# --- Pages -----------------------------------------------------------------------------------------------------------
-
 SCRIPTS = {
     "search": ["search", "search_model"],
     "translation": ["translation", "translation_small", "translation_speed"],
