@@ -6,9 +6,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def blocks(page):
-    """Returns the Python code of a page, block by block."""
-    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+def blocks(page, language="python"):
+    """Returns the code of a page in a language, block by block."""
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
 def run(page, opening, names=None):
