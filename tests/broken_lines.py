@@ -7,11 +7,13 @@ the unbroken lines.
 """
 
 import os
+import re
 import shutil
 import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -20,193 +22,142 @@ ROOT = Path(__file__).parents[1]
 
 
 class Mutation(NamedTuple):
-    """A mutation: text that occurs once in a file, its replacement, and tests that must fail."""
+    """A mutation: a line that occurs once in a file, its replacement, and tests that must fail."""
 
     file: str
     old: str
     new: str
     tests: str
 
+    def apply(self, root: Path) -> str:
+        """Returns the text of the file below a folder with the line replaced."""
+        text = (root / self.file).read_text(encoding="utf-8")
+        line = re.compile(rf"^( *){re.escape(self.old)}$", re.MULTILINE)
+        broken, times = line.subn(lambda found: found[1] + self.new, text)
+        if times != 1:
+            raise SystemExit(f"{self.file} must contain this line once, not {times} times: {self.old}")
+        return broken
 
-MUTATIONS = [
-    Mutation(
-        "hf_gile/models/scoring_gile.py",
-        "else projected * weight[0]}",
-        "else projected + weight[0]}",
-        "models/test_score_terms.py",
-    ),
-    Mutation(
-        "hf_gile/models/text_encoders_gile.py",
-        "weights = (input_ids != pad_token_id).to(vectors.dtype)",
-        "weights = torch.ones_like(input_ids).to(vectors.dtype)",
-        "models/test_label_index.py",
-    ),
-    Mutation(
-        "hf_gile/models/text_encoders_gile.py",
-        "scores.masked_fill(~mask, torch.finfo(scores.dtype).min)",
-        "scores.masked_fill(mask & ~mask, torch.finfo(scores.dtype).min)",
-        "models/test_family.py",
-    ),
-    Mutation(
-        "hf_gile/models/text_encoders_gile.py",
-        "weights = weights / weights.sum(-1, keepdim=True).clamp(min=1)",
-        "weights = weights / weights.shape[-1]",
-        "models/test_family.py",
-    ),
-    Mutation(
-        "hf_gile/models/losses_gile.py",
-        "return loss / len(logits)\n",
-        "return loss / logits.numel()\n",
-        "models/test_losses.py",
-    ),
-    Mutation(
-        "hf_gile/models/losses_gile.py",
-        "(logits * targets).sum(-1)).mean()",
-        "(logits * targets).sum(-1)).sum()",
-        "models/test_losses.py",
-    ),
-    Mutation(
-        "hf_gile/training/losses.py",
-        "(targets > 0) & total.isneginf(), logits, total",
-        "(targets > 1) & total.isneginf(), logits, total",
-        "training/test_weighted_losses.py",
-    ),
-    Mutation(
-        "hf_gile/training/losses.py",
-        "columns, weights = step.select_candidates(language, labels, weights)",
-        "columns, _ = step.select_candidates(language, labels, weights)",
-        "training/test_chunked_training.py",
-    ),
-    Mutation(
-        "hf_gile/models/search_gile.py",
-        "block.masked_fill(mask[labels], -torch.inf)",
-        "block.masked_fill(~mask[labels], -torch.inf)",
-        "models/test_label_index.py models/test_pipeline_choice.py",
-    ),
-    Mutation(
-        "hf_gile/models/search_gile.py",
-        'logits * method["scale"] + method["offset"]',
-        'logits * method["scale"] - method["offset"]',
-        "models/test_calibrated.py",
-    ),
-    Mutation(
-        "hf_gile/models/search_gile.py",
-        'torch.where(seen, _apply(logits, calibration["seen"])',
-        'torch.where(~seen, _apply(logits, calibration["seen"])',
-        "models/test_calibrated.py",
-    ),
-    Mutation(
-        "hf_gile/models/search_gile.py",
-        "passing[0] |= choice.force_label",
-        "passing[0] |= True",
-        "models/test_pipeline_choice.py",
-    ),
-    Mutation(
-        "hf_gile/models/search_gile.py",
-        "elif choice.is_multi_label:",
-        "elif True:",
-        "models/test_pipeline.py",
-    ),
-    Mutation(
-        "hf_gile/models/labels_gile.py",
-        "count=number, seen=number > 0)",
-        "count=number, seen=number >= 0)",
-        "models/test_labels.py",
-    ),
-    Mutation(
-        "hf_gile/models/labels_gile.py",
-        "retired = set(self.columns(label_ids))",
-        "retired = set(self.columns(label_ids)[:1])",
-        "models/test_labels.py",
-    ),
-    Mutation(
-        "hf_gile/models/labels_gile.py",
-        'return f"{self.name}: {self.description}" if self.description else self.name',
-        "return self.name",
-        "models/test_labels.py",
-    ),
-    Mutation(
-        "hf_gile/models/pretrained_gile.py",
-        "return [*super()._find_stale(folder, names), LABELS_FILE, EMBEDS_FILE]",
-        "return [*super()._find_stale(folder, names), EMBEDS_FILE]",
-        "models/test_travel.py",
-    ),
-    Mutation(
-        "hf_gile/training/collator.py",
-        "np.full(size, num_others / max(size, 1))",
-        "np.full(size, 1.0)",
-        "training/test_label_sampling.py",
-    ),
-    Mutation(
-        "hf_gile/training/collator.py",
-        "remaining[gold] = False",
-        "remaining[gold] = True",
-        "training/test_label_sampling.py",
-    ),
-    Mutation(
-        "recipes/papers/label_sampling.py",
-        "1 / -np.expm1(-self._rates[positions[others]])",
-        "1 / self._rates[positions[others]]",
-        "recipes/test_unit_sampler.py",
-    ),
-    Mutation(
-        "hf_gile/training/collator.py",
-        'batch["shift_labels"] = torch.zeros(',
-        'batch["shift_labels"] = torch.full_like(labels[:, 0], -100) if len(labels) > 1 else torch.zeros(',
-        "training/test_collator.py training/test_trainer.py",
-    ),
-    Mutation(
-        "hf_gile/metrics/ranking.py",
-        "gain = 1 / torch.log2(1 + position.double())",
-        "gain = 1 / torch.log2(2 + position.double())",
-        "metrics/test_ranking.py",
-    ),
-    Mutation(
-        "hf_gile/metrics/ranking.py",
-        "(fewest_wrong > 0).double()",
-        "(fewest_wrong > 1).double()",
-        "metrics/test_ranking.py",
-    ),
-    Mutation(
-        "hf_gile/metrics/classification.py",
-        "predicted = probabilities >= self.threshold",
-        "predicted = probabilities > self.threshold",
-        "metrics/test_classification.py",
-    ),
-    Mutation(
-        "hf_gile/data/label_columns.py",
-        "for sign in others:",
-        "for sign in others[1:]:",
-        "data/test_label_columns.py",
-    ),
-    Mutation(
-        "hf_gile/data/zero_shot.py",
-        "if min_count <= count <= max_count and hash_fraction",
-        "if min_count < count <= max_count and hash_fraction",
-        "recipes/test_zero_shot.py",
-    ),
-    Mutation(
-        "hf_gile_cli/labels.py",
-        "elif new != old and not dry_run:",
-        "elif new != old:",
-        "hf_gile_cli/test_labels_command.py",
-    ),
-    Mutation(
-        "hf_gile/publishing/contents.py",
-        "(is_managed(name) or _ADDED.fullmatch(name) or name in code)",
-        "True",
-        "publishing/test_contents.py",
-    ),
-    Mutation(
-        "hf_gile/publishing/contents.py",
-        "    if leads_out(path, folder):",
-        "    if False:",
-        "publishing/test_links.py",
-    ),
-]
-"""Score formula, masks, losses, search, calibration, pipeline, label set, save, sampling, metrics, readers, command,
-publishing.
+
+CHANGES = r"""
+hf_gile/models/scoring_gile.py: models/test_score_terms.py
+- return {"joint": projected if weight is None else projected * weight[0]}
++ return {"joint": projected if weight is None else projected + weight[0]}
+
+hf_gile/models/text_encoders_gile.py: models/test_label_index.py
+- weights = (input_ids != pad_token_id).to(vectors.dtype)
++ weights = torch.ones_like(input_ids).to(vectors.dtype)
+
+hf_gile/models/text_encoders_gile.py: models/test_family.py
+- scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
++ scores = scores.masked_fill(mask & ~mask, torch.finfo(scores.dtype).min)
+- weights = weights / weights.sum(-1, keepdim=True).clamp(min=1)
++ weights = weights / weights.shape[-1]
+
+hf_gile/models/losses_gile.py: models/test_losses.py
+- return loss / len(logits)
++ return loss / logits.numel()
+- return (logits.logsumexp(-1) - (logits * targets).sum(-1)).mean()
++ return (logits.logsumexp(-1) - (logits * targets).sum(-1)).sum()
+
+hf_gile/training/losses.py: training/test_weighted_losses.py
+- total = torch.where((targets > 0) & total.isneginf(), logits, total)  # an empty sum has a gradient of NaN
++ total = torch.where((targets > 1) & total.isneginf(), logits, total)  # an empty sum has a gradient of NaN
+
+hf_gile/training/losses.py: training/test_chunked_training.py
+- columns, weights = step.select_candidates(language, labels, weights)
++ columns, _ = step.select_candidates(language, labels, weights)
+
+hf_gile/models/search_gile.py: models/test_label_index.py models/test_pipeline_choice.py
+- scores = block if mask is None else block.masked_fill(mask[labels], -torch.inf)
++ scores = block if mask is None else block.masked_fill(~mask[labels], -torch.inf)
+
+hf_gile/models/search_gile.py: models/test_calibrated.py
+- return logits * method["scale"] + method["offset"]
++ return logits * method["scale"] - method["offset"]
+- return torch.where(seen, _apply(logits, calibration["seen"]), _apply(logits, unseen) - lost)
++ return torch.where(~seen, _apply(logits, calibration["seen"]), _apply(logits, unseen) - lost)
+
+hf_gile/models/search_gile.py: models/test_pipeline_choice.py
+- passing[0] |= choice.force_label  # the best label
++ passing[0] |= True  # the best label
+
+hf_gile/models/search_gile.py: models/test_pipeline.py
+- elif choice.is_multi_label:
++ elif True:
+
+hf_gile/models/labels_gile.py: models/test_labels.py
+- return LabelSet(replace(label, count=number, seen=number > 0) for label, number in rows)
++ return LabelSet(replace(label, count=number, seen=number >= 0) for label, number in rows)
+- retired = set(self.columns(label_ids))
++ retired = set(self.columns(label_ids)[:1])
+- return f"{self.name}: {self.description}" if self.description else self.name
++ return self.name
+
+hf_gile/models/pretrained_gile.py: models/test_travel.py
+- return [*super()._find_stale(folder, names), LABELS_FILE, EMBEDS_FILE]
++ return [*super()._find_stale(folder, names), EMBEDS_FILE]
+
+hf_gile/training/collator.py: training/test_label_sampling.py
+- draw_weights = np.full(size, num_others / max(size, 1))
++ draw_weights = np.full(size, 1.0)
+- remaining[gold] = False
++ remaining[gold] = True
+
+recipes/papers/label_sampling.py: recipes/test_unit_sampler.py
+- return drawn[others], 1 / -np.expm1(-self._rates[positions[others]])
++ return drawn[others], 1 / self._rates[positions[others]]
+
+hf_gile/training/collator.py: training/test_collator.py training/test_trainer.py
+- batch["shift_labels"] = torch.zeros(len(labels), dtype=torch.long)
++ batch["shift_labels"] = torch.full((len(labels),), -100 if len(labels) > 1 else 0)
+
+hf_gile/metrics/ranking.py: metrics/test_ranking.py
+- gain = 1 / torch.log2(1 + position.double())
++ gain = 1 / torch.log2(2 + position.double())
+- "one_error": (fewest_wrong > 0).double(),
++ "one_error": (fewest_wrong > 1).double(),
+
+hf_gile/metrics/classification.py: metrics/test_classification.py
+- predicted = probabilities >= self.threshold.to(probabilities.dtype).to(probabilities.device)
++ predicted = probabilities > self.threshold.to(probabilities.dtype).to(probabilities.device)
+
+hf_gile/data/label_columns.py: data/test_label_columns.py
+- for sign in others:
++ for sign in others[1:]:
+
+hf_gile/data/zero_shot.py: recipes/test_splits.py
+- if min_count <= count <= max_count and hash_fraction("label", label, salt) < share
++ if min_count < count <= max_count and hash_fraction("label", label, salt) < share
+
+hf_gile_cli/labels.py: hf_gile_cli/test_labels_command.py
+- elif new != old and not dry_run:
++ elif new != old:
+
+hf_gile/publishing/contents.py: publishing/test_contents.py
+- elif path.is_file() and (is_managed(name) or _ADDED.fullmatch(name) or name in code):
++ elif path.is_file() and True:
+
+hf_gile/publishing/contents.py: publishing/test_links.py
+- if leads_out(path, folder):
++ if False:
 """
+"""Files and tests, lines and their replacements."""
+
+
+def read_changes(text: str) -> Iterator[Mutation]:
+    file = tests = old = ""
+    for line in text.splitlines():
+        sign, _, rest = line.partition(" ")
+        if sign == "-":
+            old = rest
+        elif sign == "+":
+            yield Mutation(file, old, rest, tests)
+        elif line:
+            file, tests = line.split(": ")
+
+
+MUTATIONS = list(read_changes(CHANGES))
 
 
 def detects(copy: Path, tests: list[str]) -> bool:
@@ -271,14 +222,10 @@ def main() -> None:
         for mutation in MUTATIONS:
             path = copy / mutation.file
             original = path.read_text(encoding="utf-8")
-            if original.count(mutation.old) != 1:
-                raise SystemExit(
-                    f"{mutation.file} must contain this once, not {original.count(mutation.old)} times: {mutation.old}"
-                )
-            path.write_text(original.replace(mutation.old, mutation.new), encoding="utf-8")
+            path.write_text(mutation.apply(copy), encoding="utf-8")
             detected = detects(copy, mutation.tests.split())
             path.write_text(original, encoding="utf-8")
-            sys.stdout.write(f"{'detected' if detected else 'SURVIVED'}  {mutation.file}: {mutation.new.strip()}\n")
+            sys.stdout.write(f"{'detected' if detected else 'SURVIVED'}  {mutation.file}: {mutation.new}\n")
             sys.stdout.flush()
             survived += [] if detected else [mutation]
     spent = time.perf_counter() - start

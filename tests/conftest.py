@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import shutil
+import sys
 import tempfile
 from functools import lru_cache
 from itertools import islice
@@ -23,6 +24,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Test models are so small that more threads would only slow them down.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Tests import the scripts of benchmarks/.
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
 import pytest
 import torch
 from accelerate.utils import imports
@@ -32,6 +36,7 @@ from transformers.utils import logging as transformers_logging
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
 from hf_gile.settings import only_read
+from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 from hf_gile.training.convex import documents, head
 
 DOCUMENTS = [
@@ -95,14 +100,6 @@ def _undo_silence():
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _skip_fsync():
-    """Replaces `os.fsync`, which can dominate the time of a test and only matters in a power cut."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda descriptor: None)
-        yield
-
-
-@pytest.fixture(autouse=True, scope="session")
 def _freeze_imports():
     """Excludes imported objects from garbage collection, which a Trainer triggers and which then takes 0.3 s."""
     thresholds = gc.get_threshold()
@@ -115,49 +112,34 @@ def _freeze_imports():
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _seed_available_devices_only():
-    """Seeds available devices only, since `torch.manual_seed` slowly records the stack for other devices."""
+def _skip_slow_calls():
+    """Replaces slow calls that no test is about."""
     with pytest.MonkeyPatch.context() as patch:
+        # `os.fsync` can dominate the time of a test, and only matters in a power cut.
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        # `torch.manual_seed` slowly records the stack for devices that are not available.
         for devices in (torch.cuda, torch.xpu, torch.mtia):
             if not devices.is_available():
                 patch.setattr(devices, "manual_seed_all", lambda seed: None)
-        yield
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _assume_homogeneous_layers():
-    """Reads fields of configurations without the slow check whether they differ by layer."""
-    with pytest.MonkeyPatch.context() as patch:
+        # Reading a field of a configuration checks whether it differs by layer.
         for kind in PreTrainedConfig.__mro__:
             if "heterogeneity" in kind.__module__:
                 patch.delattr(kind, "__getattribute__")
-        yield
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _cache_installed_packages():
-    """Caches which packages are installed, since accelerate searches the disk for a package in each step."""
-    with pytest.MonkeyPatch.context() as patch:
+        # accelerate searches the disk for a package in each step.
         patch.setattr(imports, "_is_package_available", lru_cache(imports._is_package_available))
+        # Transformers reads the relative imports of travelling files repeatedly in each save.
+        patch.setattr(dynamic_module_utils, "get_relative_imports", read_imports)
         yield
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _cache_relative_imports():
-    """Caches the relative imports of travelling files, which Transformers reads repeatedly in each save."""
-    find = dynamic_module_utils.get_relative_imports
+def read_imports(path, find=dynamic_module_utils.get_relative_imports):
+    state = Path(path).stat()
+    return list(imports_at(path, find, state.st_mtime_ns, state.st_size))
 
-    @lru_cache
-    def read_imports(path, modified, size):
-        return tuple(find(path))
 
-    def get_relative_imports(path):
-        state = Path(path).stat()
-        return list(read_imports(path, state.st_mtime_ns, state.st_size))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dynamic_module_utils, "get_relative_imports", get_relative_imports)
-        yield
+@lru_cache
+def imports_at(path, find, modified, size):
+    return tuple(find(path))
 
 
 @pytest.fixture
@@ -209,6 +191,21 @@ def save_text_encoder(tmp_path):
         return str(folder)
 
     return save
+
+
+@pytest.fixture
+def make_pretrained(save_text_encoder, label_set):
+    """Creates a model with stored labels over a random pretrained encoder, and its processor."""
+
+    def make(**options):
+        folder = save_text_encoder()
+        torch.manual_seed(0)
+        model = model_from_text_encoder(folder, num_labels=len(label_set), **options)
+        processor = processor_from_text_encoder(folder, model.config)
+        model.set_labels(label_set, processor)
+        return model, processor
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """Run a function in a forked process, which may kill itself."""
 
-import os
+import multiprocessing
 import signal
 import warnings
 from collections.abc import Callable
@@ -12,28 +12,21 @@ LIMIT = 300
 
 
 def is_killed(act: Callable[[], object]) -> bool:
-    """Runs a function in a fork of this process.
-
-    Args:
-        act: The function. It may end its process by SIGKILL.
-
-    Returns:
-        Whether it did.
+    """Runs a function in a fork of this process, and returns whether it ended its process by SIGKILL.
 
     Raises:
         AssertionError: The child failed, or hung; its traceback is on standard error.
     """
+
+    def run() -> None:
+        signal.alarm(LIMIT)
+        torch.set_num_threads(1)  # a fork has none of the threads that torch would wait for
+        act()
+
+    child = multiprocessing.get_context("fork").Process(target=run)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which a fork leaves behind
-        child = os.fork()
-    if child == 0:
-        try:
-            signal.alarm(LIMIT)
-            torch.set_num_threads(1)  # a fork has none of the threads that torch would wait for
-            act()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code in (0, -signal.SIGKILL), f"the child ended with {code}"
-    return code != 0
+        child.start()
+    child.join()
+    assert child.exitcode in (0, -signal.SIGKILL), f"the child ended with {child.exitcode}"
+    return child.exitcode != 0

@@ -1,18 +1,10 @@
 """benchmarks/gpu.py runs with tiny models on a CPU, so that it runs on the day that there is a GPU."""
 
-import sys
-from pathlib import Path
-
+import gpu
 import pytest
 import torch
+from gpu_sections import SECTIONS, Bench
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import gpu  # noqa: E402
-from gpu_sections import SECTIONS, Bench  # noqa: E402
-
-RESULTS = ROOT / "benchmarks" / "results" / "gpu.json"
 QUICK = {"attention", "search", "texts"}
 
 
@@ -38,7 +30,3 @@ def test_the_results_of_a_gpu_are_not_overwritten_by_others(flags, message, caps
     with pytest.raises(SystemExit):
         gpu.main(flags)
     assert message in capsys.readouterr().err
-
-
-def test_the_page_equals_the_benchmark_output():
-    assert gpu.PAGE.read_text(encoding="utf-8") == gpu.page(gpu.read_results(RESULTS))

@@ -2,16 +2,11 @@
 
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-from leaderboards import SKILLS, Scorer, main  # noqa: E402
+from leaderboards import SKILLS, Scorer, main
 
 TEXTS = ["Infants were fed with milk.", "A short text", "The heart of a rat, and its milk, for a longer text"]
 LABELS = ["milk", "heart", "milk", "rats", "infant"]

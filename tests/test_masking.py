@@ -8,7 +8,8 @@ from hf_gile.publishing.card import write_card
 from hf_gile_cli.running import explain_error
 
 TOKEN = "mellon-und-tritt-ein"
-HUB = "hf_" + "aB3dE6gH9" * 4
+RANDOM = "aB3dE6gH9" * 4
+HUB = f"hf_{RANDOM}"
 
 
 @pytest.mark.parametrize(
@@ -34,9 +35,6 @@ def test_a_secret_is_masked(text):
     assert TOKEN not in hidden
     assert HUB not in hidden
     assert masked(hidden) == hidden
-
-
-RANDOM = "aB3dE6gH9" * 4
 
 
 @pytest.mark.parametrize(
@@ -91,17 +89,15 @@ def test_the_value_of_a_secret_flag_is_masked_everywhere(monkeypatch):
 def test_no_field_of_a_card_or_report_keeps_a_secret():
     secret, word = f"ghp_{RANDOM}", "ghp"
     texts = dict.fromkeys(("model_name", "summary", "dataset_name", "dataset_license", "citation"), secret)
-    info = CardInfo(**texts, limits=["ordinary", f"needs {secret}"], tags=[secret])
-    assert word not in repr(info)
+    assert word not in repr(CardInfo(**texts, limits=["ordinary", f"needs {secret}"], tags=[secret]))
     report = Report(metrics={}, labels=[], dataset=secret, split=secret, versions={secret: secret})
     assert word not in report.to_json()
 
 
 def test_the_files_of_a_card_contain_no_secret_that_was_added_later(make_model, tmp_path):
-    info, secret = CardInfo(repo_id="ada/gile"), f"glpat-{RANDOM}"
-    info.limits.append(f"needs {secret}")
-    report = Report(metrics={"micro_f1": 0.5}, labels=[], documents=3)
-    report.dataset = secret
+    info, report = CardInfo(repo_id="ada/gile"), Report(metrics={"micro_f1": 0.5}, labels=[], documents=3)
+    report.dataset = f"glpat-{RANDOM}"
+    info.limits.append(f"needs {report.dataset}")
     write_card(tmp_path, make_model()[0], info, report)
     report.save(tmp_path / "results.json")
     for name in ("README.md", "card.yaml", "results.json"):

@@ -1,41 +1,16 @@
-"""benchmarks/obvious.py: splits and labels of its data sets, its systems, metrics and page."""
+"""benchmarks/obvious.py: splits and labels of its data sets, its systems and metrics."""
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
+import obvious
+import obvious_systems as systems
 import pytest
 import torch
+from obvious_sets import make_task
 from sklearn.metrics import f1_score, label_ranking_average_precision_score
 
 from hf_gile import Label
-
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import obvious  # noqa: E402
-import obvious_systems as systems  # noqa: E402
-from obvious_sets import make_task  # noqa: E402
-
-TOPICS = {"cats": "cat purrs whiskers paw", "boats": "boat sails harbour mast", "bread": "flour oven dough yeast"}
-
-
-def sentences(number, generator, topics):
-    """Texts of three words of each topic, and a word that says nothing."""
-    return [
-        (" ".join([*generator.choice(words.split(), 3), generator.choice(["the", "a", "of"])]), [topic])
-        for topic, words in topics.items()
-        for _ in range(number)
-    ]
-
-
-@pytest.fixture
-def one_label():
-    generator = np.random.default_rng(0)
-    documents = {part: sentences(number, generator, TOPICS) for part, number in {"train": 20, "test": 6}.items()}
-    documents["validation"] = sentences(6, generator, TOPICS)
-    return make_task("tiny", documents, [Label(topic, topic) for topic in TOPICS])
 
 
 @pytest.fixture
@@ -62,9 +37,6 @@ def multi_hot(gold, columns):
     return np.array([[column in row for column in columns] for row in gold]).astype(int)
 
 
-# --- Sets ------------------------------------------------------------------------------------------------------------
-
-
 def test_seen_labels_come_first_and_unknown_labels_are_dropped(several_labels):
     assert several_labels.labels.ids == ["a", "b", "c", "d"]
     assert several_labels.labels.seen == [True, True, True, False]
@@ -73,9 +45,6 @@ def test_seen_labels_come_first_and_unknown_labels_are_dropped(several_labels):
     task = make_task("x", {"train": [("t", ["a", "gone", "a"])], "test": [("u", ["a"])]}, [Label("a", "a")])
     assert task.gold == {"train": [[0]], "test": [[0]]}
     assert task.labels[0].count == 1
-
-
-# --- Figures ---------------------------------------------------------------------------------------------------------
 
 
 def test_metrics_equal_scikit_learn(several_labels):
@@ -109,18 +78,20 @@ def test_the_threshold_is_tuned_for_seen_labels_on_validation_documents(several_
     assert best == pytest.approx(max(f1))
 
 
-def test_single_label_sets_use_the_best_label_and_no_threshold(one_label):
+def test_single_label_sets_use_the_best_label_and_no_threshold():
+    rows = [(f"text {number} of {topic}", [topic]) for topic in "abc" for number in range(6)]
+    task = make_task(
+        "tiny", dict.fromkeys(("train", "validation", "test"), rows), [Label(name, name) for name in "abc"]
+    )
+
     def score(texts):
-        assert texts == one_label.texts["test"][: len(texts)]
+        assert texts == task.texts["test"][: len(texts)]
         return torch.tensor([[0.0, -1.0, -2.0]]).expand(len(texts), 3)
 
-    test = obvious.evaluate(one_label, score, unseen=True)["test"]
+    test = obvious.evaluate(task, score, unseen=True)["test"]
     assert test["precision_at_1"] == test["micro_f1"] == pytest.approx(1 / 3)
     assert test["macro_f1"] == pytest.approx(0.5 / 3)
     assert set(test) == {*obvious.COLUMNS.values(), *obvious.ANNIF.values()}  # all of its labels are seen
-
-
-# --- Systems ---------------------------------------------------------------------------------------------------------
 
 
 def test_ours_gets_files_without_settings_or_test_texts(tmp_path):
@@ -143,12 +114,3 @@ def test_ours_gets_files_without_settings_or_test_texts(tmp_path):
         "--label_synonyms",
     }
     assert not any("secret" in path.read_text() for path in tmp_path.iterdir())
-
-
-# --- Runs and the page -----------------------------------------------------------------------------------------------
-
-
-def test_the_page_equals_the_benchmark_output():
-    results = obvious.read(obvious.RESULTS / "obvious.json")
-    assert obvious.PAGE.read_text(encoding="utf-8") == obvious.page(results)
-    assert obvious.front_table(results) in obvious.README.read_text(encoding="utf-8")

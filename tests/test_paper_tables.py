@@ -2,20 +2,14 @@
 
 import gzip
 import json
-import sys
-from pathlib import Path
 
+import paper_page
+import paper_rows
+import paper_runs
+import paper_stamps
+import paper_tables
 import pytest
-
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import paper_page  # noqa: E402
-import paper_rows  # noqa: E402
-import paper_runs  # noqa: E402
-import paper_stamps  # noqa: E402
-import paper_tables  # noqa: E402
-from paper_rows import Cell, Run, Table, one  # noqa: E402
+from paper_rows import Cell, Run, Table, one
 
 TABLES = paper_rows.tables()
 RESULTS = json.loads(paper_tables.RESULTS.read_text(encoding="utf-8")) if paper_tables.RESULTS.exists() else {}
@@ -28,9 +22,6 @@ def by_name(records):
     for record in records:
         runs.setdefault(record["run"], {})[str(record["seed"])] = record
     return runs
-
-
-# --- The page --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.release
@@ -49,9 +40,6 @@ def test_the_page_is_what_the_script_writes():
     assert paper_page.page(TABLES, by_name(RECORDS)) == PAGE
 
 
-# --- The list --------------------------------------------------------------------------------------------------------
-
-
 def test_every_table_and_figure_of_both_papers_is_listed():
     titles = " ".join(table.title for table in TABLES)
     for name in [f"GILE, Table {number}" for number in range(1, 8)] + ["GILE, Figure 2"]:
@@ -59,8 +47,6 @@ def test_every_table_and_figure_of_both_papers_is_listed():
     for name in [*(f"Table {number}" for number in range(1, 6)), "Figure 2", "Figure 3"]:
         assert f"Beyond Weight Tying, {name}" in titles
 
-
-# --- The script ------------------------------------------------------------------------------------------------------
 
 LINEAR, JOINT, LEARNED = (Run("news", f"--units {unit}", 7.0, seeds=2) for unit in ("linear", "gile", "other"))
 
@@ -107,9 +93,6 @@ def test_the_results_file_keeps_every_record(tmp_path, monkeypatch):
     (tmp_path / "a.json").unlink()
     (again,) = paper_tables.collect(tmp_path)[LINEAR.name].values()
     assert again.items() >= record.items()
-
-
-# --- Marks of runs that the present code would repeat ----------------------------------------------------------------
 
 
 def result(code="now", **figures):

@@ -6,6 +6,8 @@ import shutil
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -63,95 +65,80 @@ def saves(tmp_path_factory, monkeypatch):
 
 
 @pytest.fixture
-def fail(monkeypatch):
-    """Makes selected file operations fail."""
+def each_failure(tmp_path, monkeypatch):
+    """Acts on a folder again and again, fails at the next operation each time, and yields the folder."""
 
-    def start_failing(fails, error):
-        number = [0]
+    def fail_each(act, error, begin=start, recovers=False):
+        for step in count(1):
+            folder = begin(tmp_path / str(step))
+            number = count(1)
 
-        def patched(name):
-            real = getattr(os, name)
+            def patched(real, step=step, number=number):
+                def call(*arguments, **options):
+                    now = next(number)
+                    if now == step or (now > step and not recovers):
+                        raise error
+                    return real(*arguments, **options)
 
-            def call(*arguments, **options):
-                number[0] += 1
-                if fails(number[0]):
-                    raise error
-                return real(*arguments, **options)
+                return call
 
-            monkeypatch.setattr(os, name, call)
+            with monkeypatch.context() as patch, suppress(type(error)):
+                for name in OPERATIONS:
+                    patch.setattr(os, name, patched(getattr(os, name)))
+                act(folder)
+            if next(number) <= step:  # no operation has failed
+                return
+            yield folder
 
-        for name in OPERATIONS:
-            patched(name)
-        return number
-
-    return start_failing
-
-
-@pytest.fixture
-def operations(tmp_path, fail, monkeypatch):
-    """Returns the number of operations of an exchange."""
-    start(tmp_path / "counted")
-    number = fail(lambda number: False, None)
-    put(tmp_path / "counted")
-    monkeypatch.undo()
-    return number[0]
+    return fail_each
 
 
-def test_a_failed_operation_leaves_the_old_or_the_new_files(tmp_path, fail, operations, monkeypatch):
-    seen, error = set(), OSError(5, "Input/output error")
-    for step in range(1, operations + 1):
-        folder = start(tmp_path / str(step))
-        fail(lambda number, step=step: number == step, error)
-        with suppress(OSError):
-            put(folder)
-        monkeypatch.undo()
+def visible(folder):
+    return {name: text for name, text in contents(folder).items() if name[0] != "."}
+
+
+def test_a_failed_operation_leaves_the_old_or_the_new_files(each_failure):
+    seen = set()
+    for folder in each_failure(put, OSError(5, "Input/output error"), recovers=True):
         complete(folder)
-        present = {name: text for name, text in contents(folder).items() if name[0] != "."}
-        assert present in (OLD, NEW)
-        seen.add(present == NEW)
+        assert visible(folder) in (OLD, NEW)
+        seen.add(visible(folder) == NEW)
         put(folder)
         assert contents(folder) == NEW
     assert seen == {True, False}
 
 
-def test_after_a_kill_at_any_operation_files_are_old_new_or_refused_and_completed(
-    tmp_path, fail, operations, monkeypatch
-):
-    ends = []
-    for step in range(1, operations + 1):
-        folder = start(tmp_path / str(step))
-        fail(lambda number, step=step: number >= step, Ended())
-        with suppress(Ended):
-            put(folder)
-        monkeypatch.undo()
+def test_after_a_kill_at_any_operation_files_are_old_new_or_refused_and_completed(each_failure):
+    ends = set()
+    for folder in each_failure(put, Ended()):
         was_mixed = is_mixed(folder)
         if not was_mixed:
-            assert {name: text for name, text in contents(folder).items() if name[0] != "."} in (OLD, NEW)
+            assert visible(folder) in (OLD, NEW)
         complete(folder)
-        present = contents(folder)
-        present.pop(".lock", None)
-        assert {name: text for name, text in present.items() if name[0] != "."} in ([NEW] if was_mixed else [OLD, NEW])
-        ends.append((was_mixed, present == NEW))
+        assert visible(folder) in ([NEW] if was_mixed else [OLD, NEW])
+        ends.add((was_mixed, visible(folder) == NEW))
         assert not list(folder.glob(".saving-*"))
-    assert set(ends) == {(False, False), (True, True), (False, True)}
+    assert ends == {(False, False), (True, True), (False, True)}
 
 
-def test_after_a_kill_the_code_of_a_model_alone_leaves_old_or_new_files_or_is_refused(
-    tmp_path, fail, operations, monkeypatch
-):
-    ends = set()
-    for step in range(1, operations + 1):
-        folder = start(tmp_path / str(step))
-        fail(lambda number, step=step: number >= step, Ended())
-        with suppress(Ended):
-            put(folder, replace=saving_gile.new_files)
-        monkeypatch.undo()
-        present = {name: text for name, text in contents(folder).items() if name[0] != "."}
-        end = "refused" if is_mixed(folder) else {str(OLD): "old", str(NEW): "new"}[str(dict(sorted(present.items())))]
-        ends.add(end)
-        put(folder, replace=saving_gile.new_files)
+def test_after_a_kill_the_code_of_a_model_alone_leaves_old_or_new_files_or_is_refused(each_failure):
+    put_model = partial(put, replace=saving_gile.new_files)
+    ends = []
+    for folder in each_failure(put_model, Ended()):
+        ends.append("refused" if is_mixed(folder) else visible(folder))
+        put_model(folder)
         assert not is_mixed(folder)
-    assert ends == {"old", "new", "refused"}
+    assert all(end in ends for end in (OLD, NEW, "refused"))
+    assert all(end in (OLD, NEW, "refused") for end in ends)
+
+
+def test_completion_may_be_interrupted_at_any_point(each_failure, monkeypatch):
+    ends = 0
+    for folder in each_failure(complete, Ended(), partial(interrupted, monkeypatch=monkeypatch)):
+        ends += 1
+        complete(folder)
+        assert {name: text for name, text in contents(folder).items() if name != ".lock"} == NEW
+    assert ends > 10
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the names of synced files from /proc")
@@ -171,21 +158,6 @@ def test_new_files_are_on_disk_before_they_are_moved(tmp_path, monkeypatch):
     put(folder)
     assert len(moved) >= 3
     assert not unsynced  # after a power cut
-
-
-def test_completion_may_be_interrupted_at_any_point(tmp_path, fail, operations, monkeypatch):
-    ends = 0
-    for step in range(1, operations + 1):
-        folder = interrupted(tmp_path / str(step), monkeypatch)
-        fail(lambda number, step=step: number >= step, Ended())
-        try:
-            complete(folder)
-        except Ended:
-            ends += 1
-        monkeypatch.undo()
-        complete(folder)
-        assert {name: text for name, text in contents(folder).items() if name != ".lock"} == NEW
-    assert ends > 10
 
 
 def interrupted(folder, monkeypatch, files=NEW):

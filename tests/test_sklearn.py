@@ -1,13 +1,13 @@
 """GileClassifier in scikit-learn tools, over a tiny encoder."""
 
 import pickle
-import re
 from dataclasses import fields
-from pathlib import Path
 
 import numpy as np
 import pandas
 import pytest
+import train_table
+from pages import blocks
 from scipy.sparse import csr_matrix
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -105,12 +105,11 @@ def test_the_order_of_texts_does_not_change_the_model(make):
 
 @pytest.mark.slow
 def test_the_scikit_learn_page_runs(save_text_encoder, monkeypatch, tmp_path):
-    page = (Path(__file__).parents[1] / "docs" / "scikit_learn.md").read_text()
     encoder = save_text_encoder(texts=["Rats were fed iron. Milk for infants drink human"])
     monkeypatch.setattr("hf_gile.training.fit.text_encoders", lambda texts: [FoundEncoder("all-MiniLM-L6-v2", encoder)])
     monkeypatch.chdir(tmp_path)
     names = {}
-    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+    for block in blocks("docs/scikit_learn.md"):
         exec(block, names)
     assert names["search"].best_score_ > 0.8
     assert (tmp_path / "runs/classifier/config.json").is_file()
@@ -149,14 +148,12 @@ def test_the_classifier_passes_check_estimator(make, monkeypatch):
     assert len(results) > 50
 
 
-def test_the_classifier_uses_the_defaults_of_the_command(monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "recipes")
-    recipe = __import__("train_table")
+def test_the_classifier_uses_the_defaults_of_the_command():
     classifier = GileClassifier()
     classifier._form = "lists"
     settings, args = classifier._settings("runs")
     different = {"problem_type": None, "baselines": True, "make_cards": True}
-    defaults = {field.name: getattr(recipe.Recipe(), field.name) for field in fields(settings)}
+    defaults = {field.name: getattr(train_table.Recipe(), field.name) for field in fields(settings)}
     assert vars(settings) | different == defaults
     assert {name: getattr(args, name) for name in STEPS} == STEPS | {"report_to": []}
 
@@ -187,32 +184,29 @@ def test_invalid_input_is_refused(texts, y, options, message):
         GileClassifier(**options).fit(texts, y)
 
 
-@pytest.mark.parametrize("labels", [None, ["rats", "mice", "cats"]])
-def test_the_columns_of_a_data_frame_are_labels(labels):
-    frame = pandas.DataFrame([[1, 0], [1, 1]], columns=["mice", "rats"])
+STORED = csr_matrix((np.array([1, 0, 1]), ([0, 0, 1], [0, 1, 1])))
+FRAME = pandas.DataFrame([[1, 0], [1, 1]], columns=["mice", "rats"])
+CELLS = pandas.Series([np.array(["mice", "rats"], object), np.array(["rats"], object), np.array([], object)])
+
+
+@pytest.mark.parametrize(
+    ("y", "labels", "gold", "classes"),
+    [
+        (FRAME, None, [["mice"], ["mice", "rats"]], ["mice", "rats"]),
+        (FRAME, ["rats", "mice", "cats"], [["mice"], ["mice", "rats"]], ["mice", "rats", "cats"]),
+        (STORED, None, [["0"], ["1"]], ["0", "1"]),
+        (CELLS, None, [["mice", "rats"], ["rats"], []], ["mice", "rats"]),
+        ([{"mice": 1, "rats": 0}, {"mice": 0, "rats": 0}], ["mice", "rats"], [["mice"], []], ["mice", "rats"]),
+        ([[{"name": "mice"}], []], ["mice", "rats"], [["mice"], []], ["mice", "rats"]),
+    ],
+    ids=["columns", "columns of known labels", "stored zeros", "lists of Parquet", "numbers by label", "objects"],
+)
+def test_labels_are_read_in_every_form(y, labels, gold, classes):
     classifier = GileClassifier(labels)
-    gold, known = classifier._read_labels(frame)
-    assert gold == [["mice"], ["mice", "rats"]]
-    assert [*known] == classifier.classes_.tolist() == ["mice", "rats", *(labels or [])[2:]]
-
-
-def test_stored_zeros_are_no_labels():
-    stored = csr_matrix((np.array([1, 0, 1]), ([0, 0, 1], [0, 1, 1])))
-    assert GileClassifier()._read_labels(stored)[0] == [["0"], ["1"]]
-
-
-def test_a_column_of_lists_from_parquet_has_labels():
-    cells = pandas.Series([np.array(["mice", "rats"], object), np.array(["rats"], object), np.array([], object)])
-    classifier = GileClassifier()
-    assert classifier._read_labels(cells)[0] == [["mice", "rats"], ["rats"], []]
-    assert classifier._form == "lists"
-
-
-@pytest.mark.parametrize("y", [[{"mice": 1, "rats": 0}, {"mice": 0, "rats": 0}], [[{"name": "mice"}], []]])
-def test_objects_have_labels(y):
-    classifier = GileClassifier(["mice", "rats"])
-    assert classifier._read_labels(y)[0] == [["mice"], []]
-    assert classifier._form == "lists"
+    found, known = classifier._read_labels(y)
+    assert found == gold
+    assert [*known] == classifier.classes_.tolist() == classes
+    assert (classifier._form == "lists") == (y is not FRAME and y is not STORED)
 
 
 def test_a_text_of_each_label_is_enough(make):

@@ -1,17 +1,13 @@
 """The code of docs/output_layers.md runs."""
 
-import re
-from pathlib import Path
-
 import torch
+from pages import run
 from papers.translation import build_piece_tokenizer
 
-import hf_gile
 from hf_gile import build_tokenizer
 from hf_gile.language_models import replace_output_embeddings
 
-PAGE = Path(hf_gile.__file__).parent.parent / "docs" / "output_layers.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+PAGE = "docs/output_layers.md"
 
 
 def test_the_example_that_adds_a_word_runs(tmp_path, monkeypatch, make_language_model, capsys):
@@ -20,11 +16,9 @@ def test_the_example_that_adds_a_word_runs(tmp_path, monkeypatch, make_language_
     tokenizer = build_tokenizer(vocabulary=words)
     make_language_model(vocab_size=len(tokenizer), eos_token_id=0, bos_token_id=0).save_pretrained("plain")
     tokenizer.save_pretrained("plain")
-    train, add, _ = BLOCKS
-    exec(train, {})
+    run(PAGE, "from transformers import AutoModelForCausalLM")
     assert (tmp_path / "my-model" / "joint_models.py").is_file()
-    names = {}
-    exec(add, names)
+    names = run(PAGE, "import torch")
     assert capsys.readouterr().out.startswith("clots are dissolved by")
     model = names["model"]
     assert model.config.vocab_size == len(tokenizer) + 1
@@ -41,8 +35,7 @@ def test_the_translation_example_runs(tmp_path, monkeypatch, make_language_model
     model.generation_config.max_length = 4
     replace_output_embeddings(model, joint_size=7).save_pretrained("runs/nmt/joint512/model")
     tokenizer.save_pretrained("runs/nmt/joint512/model")
-    names = {}
-    exec(BLOCKS[2], names)
+    names = run(PAGE, "from transformers import AutoModelForSeq2SeqLM")
     (line,) = eval(capsys.readouterr().out)
     ids = names["model"].generate(**names["inputs"], num_beams=5)
     assert line == tokenizer.decode(ids[0], skip_special_tokens=True)

@@ -1,7 +1,9 @@
+import gzip
 import importlib
+import json
+import shlex
 import sys
 import traceback
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,9 @@ from typing import Any
 import datasets
 import pytest
 from matplotlib.figure import Figure
+from topics import NAMES, WORDS, write_documents
+
+from hf_gile_cli.flags import parse_settings
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -17,11 +22,15 @@ SAVE = Figure.savefig
 
 @dataclass
 class Done:
-    """Result of a run, with the fields of `subprocess.CompletedProcess`."""
+    """A recipe that has ended, and the folder that it ran in."""
 
-    returncode: int
     stdout: str
     stderr: str
+    folder: Path
+
+    @property
+    def results(self):
+        return json.loads((self.folder / "out" / "results.json").read_text())
 
 
 def save_no_picture(figure: Figure, target: Any, **_: Any) -> None:
@@ -51,24 +60,78 @@ def _short_fits(monkeypatch):
 
 @pytest.fixture
 def run_recipe(monkeypatch, capfd, tmp_path):
-    """Runs a recipe in this process in a folder, since importing torch takes longer than training."""
+    """Runs a recipe in this process and the folder of the test, since importing torch takes longer than training."""
 
-    def run(name: str, arguments: Sequence[str], folder: Path = tmp_path) -> Done:
+    def run(name: str, flags: str, fails: bool = False) -> Done:
         monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
         capfd.readouterr()
+        failed = False
         with monkeypatch.context() as patch:
-            patch.chdir(folder)
-            patch.setattr(sys, "argv", [str(RECIPES / f"{name}.py"), *map(str, arguments)])
+            patch.chdir(tmp_path)
+            patch.setattr(sys, "argv", [str(RECIPES / f"{name}.py"), *shlex.split(flags)])
             patch.setattr(Figure, "savefig", save_no_picture)
             try:
                 importlib.import_module(name).main()
-                code = 0
             except SystemExit as error:
-                code = error.code if isinstance(error.code, int) else 1
-                sys.stderr.write(f"{error.code}\n")
+                failed = error.code not in (0, None)
+                if isinstance(error.code, str):
+                    sys.stderr.write(f"{error.code}\n")
             except Exception:
-                code = 1
+                failed = True
                 traceback.print_exc()
-        return Done(code, *capfd.readouterr())
+        done = Done(*capfd.readouterr(), tmp_path)
+        assert failed == fails, done.stderr[-3000:]
+        return done
 
     return run
+
+
+@pytest.fixture
+def table_files(tmp_path):
+    """Writes documents of topics and their labels, of which one is unseen; returns the flags that name the files."""
+    write_documents(tmp_path / "train.jsonl", 60)
+    write_documents(tmp_path / "dev.jsonl", 100, seed=2)
+    write_documents(tmp_path / "test.jsonl", 30, list(WORDS), seed=3)
+    lines = [f"{label},{name},{WORDS[label]},{WORDS[label].split()[-1]}\n" for label, name in NAMES.items()]
+    (tmp_path / "labels.csv").write_text("".join(["id,name,about,other\n", *lines]))
+    files = "--train_files train.jsonl --validation_files dev.jsonl --test_files test.jsonl --label_file labels.csv"
+    return f"{files} --output_dir out --use_cpu"
+
+
+@pytest.fixture
+def topic_encoder(save_text_encoder):
+    """The folder of a random encoder that knows all words of the topics."""
+    return save_text_encoder(texts=[*WORDS.values(), *NAMES.values(), "query blood"])
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a file of text, bytes, or objects as JSON lines or JSON; compresses it if its name says so."""
+
+    def write_file(name, content):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True, parents=True)
+        if ".jsonl" in name and isinstance(content, list):
+            content = "".join(json.dumps(row) + "\n" for row in content)
+        elif isinstance(content, dict | list):
+            content = json.dumps(content)
+        data = content.encode() if isinstance(content, str) else content
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return path
+
+    return write_file
+
+
+@pytest.fixture
+def parse(monkeypatch, tmp_path):
+    """Parses a command line of a recipe, and a file of settings."""
+
+    def parse_line(recipe, *words, config=None, **defaults):
+        if config is not None:
+            (tmp_path / "mine.yaml").write_text(config)
+            words = ["--config", tmp_path / "mine.yaml", *words]
+        arguments = ["--use_cpu", "--output_dir", tmp_path / "out", *words]
+        monkeypatch.setattr(sys, "argv", ["recipe.py", *map(str, arguments)])
+        return parse_settings(recipe, defaults)
+
+    return parse_line

@@ -1,15 +1,7 @@
-import json
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
-
-RECIPES = Path(__file__).parents[2] / "recipes"
-sys.path.insert(0, str(RECIPES))
-
-from baselines import bag_of_words  # noqa: E402
-from baselines.bag_of_words import fit  # noqa: E402
+from baselines.bag_of_words import fit
 
 VOCABULARY, LABELS = 23, 5
 
@@ -34,27 +26,22 @@ def test_tfidf_equals_scikit_learn():
     assert np.allclose(model.scores(documents[:1])[0], expected, atol=1e-5)
 
 
-def test_the_recipe_prints_a_line_for_each_vocabulary(tmp_path, monkeypatch, capsys):
+def test_the_recipe_prints_a_line_for_each_vocabulary(write, tmp_path, run_recipe):
     for seed, split in enumerate(("train", "dev", "test")):
         documents, labels = corpus(seed)
         content = {"X_ids": [[row[:4], row[4:]] for row in documents[1:]], "Y_ids": labels[1:]}
-        (tmp_path / "general" / split).mkdir(parents=True)
-        content["label_ids"] = ["3", "5_8", "6", "7", "8"]
-        (tmp_path / "general" / split / "german.json").write_text(json.dumps(content))
-    (tmp_path / "word_vectors").mkdir()
+        write(f"general/{split}/german.json", content | {"label_ids": ["3", "5_8", "6", "7", "8"]})
     words = np.array([f"word{number}" for number in range(VOCABULARY)])
+    (tmp_path / "word_vectors").mkdir()
     np.savez(tmp_path / "word_vectors" / "german.npz", words=words, vectors=np.zeros((VOCABULARY, 3), np.float32))
-    options = ["--data", str(tmp_path / "general"), "--language", "german", "--share_of_words", "1", "0.4"]
-    options += ["--output_dir", str(tmp_path / "out")]
-    monkeypatch.setattr(sys, "argv", ["bag_of_words.py", *options])
-    bag_of_words.main()
-    lines = capsys.readouterr().out.splitlines()
+    flags = "--data general --language german --share_of_words 1 0.4 --output_dir out"
+    done = run_recipe("baselines.bag_of_words", flags)
+    lines = done.stdout.splitlines()
     assert lines[0] == "59 train, 59 dev, 59 test; 5 labels, 2 unseen in training"  # in no document
     first, second = (line.split() for line in lines[-2:])
     assert (first[0], first[2], second[0], second[2]) == ("15", "80", "6", "35")
     for figures in (first[5:10], first[10:]):
         assert figures[:3] == ["0.00", "100.00", "0.00"]
         assert min(map(float, figures[3:])) > 97
-    results = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert [result["parameters"] for result in results.values()] == [80, 35]
-    assert results["1 of the words, C 100"]["german"]["tuned_f1"] > 0.97
+    assert [result["parameters"] for result in done.results.values()] == [80, 35]
+    assert done.results["1 of the words, C 100"]["german"]["tuned_f1"] > 0.97

@@ -1,8 +1,7 @@
-import json
-
 import numpy as np
 import pytest
 from papers.deutsche_welle import load_dw
+from papers.multilingual import MultilingualDataset
 
 from hf_gile.data import ReadReport, WordVectors
 
@@ -21,16 +20,13 @@ CONTENTS = {
 
 
 @pytest.fixture
-def write(tmp_path):
-    """Writes all files, with changes to the file of a language and split."""
+def write(write, tmp_path):
+    """Writes all files, with changes to the file of a language and split; returns their folder."""
 
     def write_files(language="english", split="train", **changes):
         for part in ("train", "dev", "test"):
             for name, content in CONTENTS.items():
-                changed = content | (changes if (name, part) == (language, split) else {})
-                path = tmp_path / part / f"{name}.json"
-                path.parent.mkdir(exist_ok=True)
-                path.write_text(json.dumps(changed))
+                write(f"{part}/{name}.json", content | (changes if (name, part) == (language, split) else {}))
         return tmp_path
 
     return write_files
@@ -107,3 +103,27 @@ def test_missing_and_damaged_files_are_named(write, tmp_path):
         (folder / "dev" / "german.json").write_bytes(damage)
         with pytest.raises(ValueError, match=r"dev/german\.json: not JSON"):
             load_dw(folder)
+
+
+def numbered(size):
+    return [{"input_ids": [row]} for row in range(size)]
+
+
+def test_every_row_has_a_document_of_each_language():
+    rows = MultilingualDataset({"english": numbered(7), "german": numbered(3)})
+    assert len(rows) == 7
+    assert [[document["language"] for document in rows[row]] for row in range(7)] == [["english", "german"]] * 7
+    assert sorted(rows[row][0]["input_ids"][0] for row in range(7)) == list(range(7))
+    german = [rows[row][1]["input_ids"][0] for row in range(7)]
+    assert sorted(german[:3]) == sorted(german[3:6]) == [0, 1, 2]
+
+
+def test_rows_depend_only_on_seed_and_epoch():
+    def draw(seed, epoch):
+        rows = MultilingualDataset({"english": numbered(50)}, rounds=20, seed=seed)
+        rows.set_epoch(epoch)
+        return [rows[row][0]["input_ids"][0] for row in range(20)]
+
+    assert draw(0, 3) == draw(0, 3)
+    assert len({tuple(draw(*each)) for each in ((0, 3), (0, 4), (1, 3))}) == 3
+    assert len(set(draw(0, 3))) == 20

@@ -65,21 +65,21 @@ class Gru:
         self.recurrent = {gate: draw(outputs, outputs) for gate in "zrh"}
 
     def arrays(self, version, name):
-        kernels, biases = ([getattr(self.inputs[gate], what) for gate in "zrh"] for what in ("kernel", "bias"))
-        if version == 2:
-            recurrent = np.concatenate([self.recurrent[gate] for gate in "zrh"], axis=1)
-            return {"kernel": np.hstack(kernels), "recurrent_kernel": recurrent, "bias": np.hstack(biases)}
-        arrays = {}
-        for gate, kernel, bias in zip("zrh", kernels, biases, strict=True):
-            arrays |= {f"{name}_W_{gate}": kernel, f"{name}_U_{gate}": self.recurrent[gate], f"{name}_b_{gate}": bias}
-        return arrays
+        gates = {
+            f"{kind}_{gate}": array
+            for gate, layer in self.inputs.items()
+            for kind, array in (("W", layer.kernel), ("U", self.recurrent[gate]), ("b", layer.bias))
+        }
+        if version == 1:
+            return {f"{name}_{gate}": array for gate, array in gates.items()}
+        kinds = {"kernel": "W", "recurrent_kernel": "U", "bias": "b"}
+        return {array: np.hstack([gates[f"{kind}_{gate}"] for gate in "zrh"]) for array, kind in kinds.items()}
 
     def __call__(self, sequence):
         state, states = np.zeros(H), []
         for x in sequence:
-            update, reset = (
-                np.clip(0.2 * (self.inputs[gate](x) + state @ self.recurrent[gate]) + 0.5, 0, 1) for gate in "zr"
-            )
+            sums = {gate: self.inputs[gate](x) + state @ self.recurrent[gate] for gate in "zr"}
+            update, reset = (np.clip(0.2 * total + 0.5, 0, 1) for total in sums.values())
             candidate = 1 / (1 + np.exp(-self.inputs["h"](x) - (reset * state) @ self.recurrent["h"]))
             state = update * state + (1 - update) * candidate
             states.append(state)
@@ -235,8 +235,12 @@ def test_every_kind_of_checkpoint_is_converted(tmp_path, texts, share, head):
             np.testing.assert_allclose(tensor, arrays, rtol=1e-9, atol=1e-12)
 
 
-def test_neither_batch_mates_nor_trailing_padding_change_scores(tmp_path, texts):
-    model = from_keras(*Checkpoint(enc="attbigru").save(tmp_path)).double()
+@pytest.fixture
+def model(tmp_path):
+    return from_keras(*Checkpoint(enc="attbigru").save(tmp_path)).double()
+
+
+def test_neither_batch_mates_nor_trailing_padding_change_scores(model, texts):
     words, mask, labels = texts
     together = scores(model, words, mask, labels, "english").logits
     # The first document has two sentences, of four and two words.
@@ -245,11 +249,6 @@ def test_neither_batch_mates_nor_trailing_padding_change_scores(tmp_path, texts)
     # What stands where there is no word is not read.
     noise = torch.where(mask[..., None], words, 9.0)
     torch.testing.assert_close(scores(model, noise, mask, labels, "english").logits, together, rtol=0, atol=0)
-
-
-def test_too_long_documents_are_refused(tmp_path, texts):
-    model = from_keras(*Checkpoint().save(tmp_path)).double()
-    words, mask, labels = texts
     with pytest.raises(ValueError, match=r"reads 3 sentences of 4 words .*got documents of 6 sentences of 4 words"):
         scores(model, words.repeat(1, 2, 1, 1), mask.repeat(1, 2, 1), labels, "english")
 
@@ -261,18 +260,17 @@ def test_a_model_of_the_published_graph_stores_labels_and_shows_attention(tokeni
     processor = GileProcessor.for_config(tokenizer, config)
     model.set_labels(label_set, processor)
     assert isinstance(model.gile.text_encoder, PublishedHierarchicalEncoder)
-    pipe = LabelScoringPipeline(model=model, processor=processor)
     text = "The failing HEART, pumps 12.5 less. Breast milk!"
+    assert LabelScoringPipeline(model=model, processor=processor)(text)["labels"]
     with torch.no_grad():
         words, sentences = model(**processor([text], return_tensors="pt"), output_attentions=True).attentions
-    assert pipe(text)["labels"]
     (record,) = explain(model, processor, text)
     assert record["watts"][1] == words[0, 1, :2].tolist()
     assert record["satts"] == sentences[0, :2].tolist()
 
 
-def test_other_models_do_not_carry_the_published_graph(tmp_path, texts, make_model):
-    from_keras(*Checkpoint().save(tmp_path)).save_pretrained(tmp_path / "converted")
+def test_other_models_do_not_carry_the_published_graph(model, tmp_path, make_model):
+    model.save_pretrained(tmp_path / "converted")
     make_model()[0].save_pretrained(tmp_path / "other")
     code = {name: {path.name for path in (tmp_path / name).glob("*.py")} for name in ("converted", "other")}
     assert code["converted"] == {*code["other"], "published_gile.py"}
@@ -305,16 +303,6 @@ def edit(layer, array, change):
     return apply
 
 
-def remove(*keys):
-    def apply(checkpoint):
-        inside = checkpoint.layers
-        for key in keys[:-1]:
-            inside = inside[key]
-        del inside[keys[-1]]
-
-    return apply
-
-
 def flags(**changes):
     return lambda checkpoint: checkpoint.args.update(changes)
 
@@ -322,7 +310,10 @@ def flags(**changes):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (remove("gru_2"), r"weights.h5: no gru layer for text_encoder.sentence_encoder.english.directions.0"),
+        (
+            lambda checkpoint: checkpoint.layers.pop("gru_2"),
+            r"weights.h5: no gru layer for text_encoder.sentence_encoder.english.directions.0",
+        ),
         (
             lambda checkpoint: checkpoint.make("time_distributed", 2, 3),
             r"weights.h5: unexpected layer time_distributed_6; check that .*args.json belongs to it",

@@ -9,61 +9,38 @@ from papers.lora import add_lora, merge_lora
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
 
-from hf_gile.training import (
-    GileDataCollator,
-    encode_dataset,
-    model_from_text_encoder,
-    processor_from_text_encoder,
-)
+from hf_gile.training import GileDataCollator, encode_dataset
 
 TEXTS = ["Breast milk.", "The failing heart pumps less blood.", "Iron", "milk and iron", "Infants were fed with milk"]
 GOLD = [["Milk, Human"], ["Heart Failure", "Blood"], ["Iron"], ["Milk, Human", "Iron"], ["Infant", "Milk, Human"]]
 
 
 @pytest.fixture
-def make(save_text_encoder, label_set, tmp_path):
+def make_adapted(make_pretrained):
+    """Creates a model with adapters and its processor."""
     pytest.importorskip("peft")
 
-    def make_trainer(**options):
-        encoder = save_text_encoder()
-        torch.manual_seed(0)
-        model = model_from_text_encoder(
-            encoder,
-            label_encoder_type="text_encoder",
-            joint_size=13,
-            num_labels=len(label_set),
-            problem_type="multi_label_classification",
-        )
-        processor = processor_from_text_encoder(encoder, model.config)
-        model.set_labels(label_set, processor)
-        dataset = encode_dataset(Dataset.from_dict({"text": TEXTS, "labels": GOLD}), processor, label_set)
+    def make():
+        problem = {"label_encoder_type": "text_encoder", "problem_type": "multi_label_classification"}
+        model, processor = make_pretrained(joint_size=13, **problem)
         add_lora(model, rank=2)
-        arguments = TrainingArguments(
-            str(tmp_path / "run"),
-            per_device_train_batch_size=2,
-            learning_rate=2e-2,
-            use_cpu=True,
-            report_to="none",
-            disable_tqdm=True,
-            seed=3,
-            **({"save_strategy": "no"} | options),
-        )
-        return Trainer(model, arguments, data_collator=GileDataCollator(processor), train_dataset=dataset)
+        return model, processor
 
-    return make_trainer
+    return make
 
 
-def test_adapters_are_trained_and_merged_into_an_ordinary_model_with_the_same_scores(make, tmp_path):
-    trainer = make(max_steps=3)
-    before = {name: weight.clone() for name, weight in trainer.model.named_parameters()}
-    trainer.train()
-    changed = {name for name, weight in trainer.model.named_parameters() if not torch.equal(weight, before[name])}
+def test_adapters_are_trained_and_merged_into_an_ordinary_model_with_the_same_scores(make_adapted, label_set, tmp_path):
+    model, processor = make_adapted()
+    before = {name: weight.clone() for name, weight in model.named_parameters()}
+    dataset = encode_dataset(Dataset.from_dict({"text": TEXTS, "labels": GOLD}), processor, label_set)
+    args = TrainingArguments(str(tmp_path), use_cpu=True, report_to="none", max_steps=3, learning_rate=2e-2)
+    Trainer(model, args, data_collator=GileDataCollator(processor), train_dataset=dataset).train()
+    changed = {name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
     assert any(name.startswith("gile.text_encoder.") and "lora_B" in name for name in changed)
     assert not [name for name in changed if ".transformer." in name and "lora_" not in name]
-    model, processor = trainer.model.eval(), trainer.data_collator.processor
     batch = processor(TEXTS, return_tensors="pt")
     with torch.no_grad():
-        adapted = model(**batch).logits
+        adapted = model.eval()(**batch).logits
         merge_lora(model)
         assert torch.allclose(model(**batch).logits, adapted, atol=1e-5)
     assert all(parameter.requires_grad for parameter in model.parameters())
@@ -74,8 +51,8 @@ def test_adapters_are_trained_and_merged_into_an_ordinary_model_with_the_same_sc
     assert torch.allclose(merged(**batch).logits, adapted, atol=1e-4)
 
 
-def test_unsupported_adapters_are_refused(make, make_model, save_text_encoder):
-    model = make().model
+def test_unsupported_adapters_are_refused(make_adapted, make_model, make_pretrained):
+    model, _ = make_adapted()
     with pytest.raises(ValueError, match="the model already has adapters"):
         add_lora(model)
     merge_lora(model)
@@ -85,9 +62,8 @@ def test_unsupported_adapters_are_refused(make, make_model, save_text_encoder):
         add_lora(model, rank=0)
     with pytest.raises(ValueError, match="LoRA needs a pretrained encoder"):
         add_lora(make_model()[0])
-    frozen = model_from_text_encoder(save_text_encoder(), freeze_text_encoder=True)
     with pytest.raises(ValueError, match="freeze_text_encoder freezes the whole encoder"):
-        add_lora(frozen)
+        add_lora(make_pretrained(freeze_text_encoder=True)[0])
 
 
 def test_without_peft_the_error_names_the_extra(make_model, monkeypatch):

@@ -1,8 +1,6 @@
 """A recipe makes a model to load from public records: trained, in 16 bits, measured, with a card and sums."""
 
-import gzip
 import hashlib
-import json
 import random
 import sys
 
@@ -19,40 +17,27 @@ from hf_gile.training.encoders import FoundEncoder
 SUBJECTS = {"gnd:1": "milk", "gnd:2": "iron", "gnd:3": "kidney", "gnd:4": "heart", "gnd:5": "ventricle"}
 
 
-def write_gzip(path, rows):
-    path.parent.mkdir(exist_ok=True)
-    with gzip.open(path, "wt", encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
-
-
 @pytest.fixture
-def data(tmp_path):
+def make(write, tmp_path, monkeypatch, save_text_encoder):
+    """Runs the recipe on invented records with a random encoder, and returns the folder of the model."""
+    encoder = FoundEncoder("sentence-transformers/all-MiniLM-L6-v2", save_text_encoder(texts=[*SUBJECTS.values()]))
+    monkeypatch.setattr("hf_gile.training.fit.text_encoders", lambda texts: [encoder])
     draw = random.Random(0)
-    records = {}
     for part, number, seen in (("train", 47, 4), ("dev", 13, 5)):
         chosen = [sorted(draw.sample(list(SUBJECTS)[:seen], 2)) for _ in range(number)]
-        records[part] = [
+        records = [
             {"id": f"{part}{row}", "title": SUBJECTS[ids[0]], "abstract": f"{row} {SUBJECTS[ids[1]]}", "subjects": ids}
             for row, ids in enumerate(chosen)
         ]
-        write_gzip(tmp_path / "tibkat" / f"{part}.en.jsonl.gz", records[part])
+        write(f"tibkat/{part}.en.jsonl.gz", records)
     labels = [{"id": label, "name_de": "", "name_en": name} for label, name in SUBJECTS.items()]
-    write_gzip(tmp_path / "tibkat" / "gnd_labels.jsonl.gz", [*labels, {"id": "gnd:6", "name_de": "Eis", "name_en": ""}])
-    return tmp_path
+    write("tibkat/gnd_labels.jsonl.gz", [*labels, {"id": "gnd:6", "name_de": "Eis", "name_en": ""}])
 
-
-@pytest.fixture
-def make(data, monkeypatch, save_text_encoder):
-    """Runs the recipe with a random encoder, and returns the folder of the model."""
-    encoder = FoundEncoder("sentence-transformers/all-MiniLM-L6-v2", save_text_encoder(texts=[*SUBJECTS.values()]))
-    monkeypatch.setattr("hf_gile.training.fit.text_encoders", lambda texts: [encoder])
-
-    def run(*arguments):
-        folder = data / "out"
-        command = ["models_to_try.py", "gnd_en", "--data", str(data), "--output_dir", str(folder), *arguments]
+    def run():
+        command = ["models_to_try.py", "gnd_en", "--data", str(tmp_path), "--output_dir", str(tmp_path / "out")]
         monkeypatch.setattr(sys, "argv", command)
         models_to_try.main()
-        return folder / "model"
+        return tmp_path / "out" / "model"
 
     return run
 

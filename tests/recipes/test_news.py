@@ -1,6 +1,5 @@
 """The published news: texts written as word ids, shares of documents, and the data of the paper."""
 
-import json
 from itertools import pairwise
 
 import numpy as np
@@ -37,15 +36,12 @@ def test_texts_are_written_as_ids_of_known_words(tmp_path):
     assert report.left_out == {"label without word vectors": 1, "without words": 1, "without labels": 1}
 
 
-def test_the_recipe_writes_all_languages(tmp_path, run_recipe):
-    for part in ("train", "dev", "test"):
-        (tmp_path / "texts" / part).mkdir(parents=True)
-        lines = [json.dumps(row) for row in TEXTS]
-        for language in ("english", "german"):
-            (tmp_path / "texts" / part / f"{language}.jsonl").write_text("\n".join(lines))
-            np.savez(tmp_path / f"{language}.npz", words=WORDS, vectors=TABLE.vectors)
-    done = run_recipe("write_dw", ["--texts", "texts", "--word_vectors", tmp_path, "--output_dir", "ids"])
-    assert done.returncode == 0, done.stderr
+def test_the_recipe_writes_all_languages(write, tmp_path, run_recipe):
+    for language in ("english", "german"):
+        for part in ("train", "dev", "test"):
+            write(f"texts/{part}/{language}.jsonl", TEXTS)
+        np.savez(tmp_path / f"{language}.npz", words=WORDS, vectors=TABLE.vectors)
+    done = run_recipe("write_dw", "--texts texts --word_vectors . --output_dir ids")
     assert "german: 6 records from 3 files; left out: " in done.stdout
     corpus = load_dw(tmp_path / "ids", word_vectors=tmp_path)
     assert corpus.languages == ["english", "german"]

@@ -22,32 +22,30 @@ TEXTS += ["milk of infant with anemia", "ventricle and ferritin", "a rat"]
 GOLD = [[name] for _ in range(3) for name in WORDS] + [["milk", "iron"], ["heart", "iron"], []]
 
 
-def documents(texts, gold, **columns):
-    return Dataset.from_dict({"text": texts, "labels": gold, **columns})
+def documents(texts, gold):
+    return Dataset.from_dict({"text": texts, "labels": gold})
 
 
-def study_of(tmp_path, test, gold=GOLD, labels=(), lines=None, **settings):
+def study_of(tmp_path, test, gold=GOLD, unseen=(), lines=None):
     """Creates the study of a unit: labels in `WORDS` are seen, other labels unseen."""
     known = [Label(name, name.title(), seen=True, count=sum(name in row for row in gold)) for name in WORDS]
+    labels = LabelSet([*known, *(Label(name, name.title()) for name in unseen)])
     parts = {"train": documents(TEXTS, gold), "validation": documents(TEXTS[:9], GOLD[:9]), "test": test}
-    options = Options(**settings)
-    study = Study(options, TrainingArguments(str(tmp_path), use_cpu=True), TextTask(parts, LabelSet([*known, *labels])))
+    study = Study(Options(), TrainingArguments(str(tmp_path), use_cpu=True), TextTask(parts, labels))
     study.say = print if lines is None else lines.append
     return study
 
 
 def test_the_linear_svm_equals_scikit_learn(tmp_path):
-    test = documents(
-        ["infant milk feeding", "anemia in rats", "pumped by ventricle with iron"], [["milk"], ["iron"], []]
-    )
-    study = study_of(tmp_path, test)
+    texts = ["infant milk feeding", "anemia in rats", "pumped by ventricle with iron"]
+    study = study_of(tmp_path, documents(texts, [["milk"], ["iron"], []]))
     rows = obvious_rows.obvious_rows(study, (2,))
     assert list(rows) == ["tfidf_linear_svm"]
     # Words that only occur in labels also have columns, which are zero in all training documents.
     features = TfidfVectorizer(sublinear_tf=True)
     gold = np.array([[name in row for name in WORDS] for row in GOLD], dtype=int)
     svm = OneVsRestClassifier(LinearSVC(random_state=0)).fit(features.fit_transform(TEXTS), gold)
-    expected = svm.decision_function(features.transform(test["text"]))
+    expected = svm.decision_function(features.transform(texts))
     words = obvious_rows.Words(study)
     scores = obvious_rows.linear_svm(words, study.described)(words.documents["test"])
     np.testing.assert_allclose(scores, expected, atol=1e-3)
@@ -62,10 +60,9 @@ def test_the_linear_svm_equals_scikit_learn(tmp_path):
 
 
 def test_the_table_has_no_figures_over_labels_that_a_system_cannot_score(tmp_path):
-    lines, unseen = [], [Label("caries", "Caries"), Label("zebra", "Zebra")]
-    study = study_of(
-        tmp_path, documents(["milk, milk, milk, zebra", "milk"], [["zebra"], ["milk"]]), labels=unseen, lines=lines
-    )
+    lines = []
+    test = documents(["milk, milk, milk, zebra", "milk"], [["zebra"], ["milk"]])
+    study = study_of(tmp_path, test, unseen=["caries", "zebra"], lines=lines)
     obvious_rows.measure_obvious_rows(study)
     study.show()
     groups, headings, svm, cosine, *notes = next(text for text in lines if text.startswith("\ntest")).split("\n")[1:]
@@ -81,15 +78,14 @@ def test_the_table_has_no_figures_over_labels_that_a_system_cannot_score(tmp_pat
 
 def test_single_label_documents_are_measured_by_the_best_label(tmp_path):
     gold = [[row[0]] if row else ["milk"] for row in GOLD]
-    zebra = [Label("zebra", "Zebra")]
     test = documents(["infant milk", "anemia", "zebra", "breast"], [["milk"], ["iron"], ["zebra"], ["iron"]])
-    rows = obvious_rows.obvious_rows(study_of(tmp_path, test, gold, labels=zebra), ())
+    rows = obvious_rows.obvious_rows(study_of(tmp_path, test, gold, unseen=["zebra"]), ())
     # The SVM has no third label, so the document with this label is not evaluated.
     assert rows["tfidf_linear_svm"]["test"]["test_accuracy"] == pytest.approx(2 / 3)
     assert rows["tfidf_cosine"]["test"]["test_accuracy"] == pytest.approx(1 / 2)
     assert "threshold" not in rows["tfidf_linear_svm"]
     ties = documents(["a dog", "a zebra", "milk, milk and iron"], [["heart"], ["zebra"], ["milk"]])
-    figures = obvious_rows.obvious_rows(study_of(tmp_path, ties, gold, labels=zebra), ())["tfidf_cosine"]["test"]
+    figures = obvious_rows.obvious_rows(study_of(tmp_path, ties, gold, unseen=["zebra"]), ())["tfidf_cosine"]["test"]
     assert figures["test_precision_at_1"] == pytest.approx(2 / 3)
     assert figures["test_accuracy"] == pytest.approx(2 / 3)  # a tie is no hit
     assert figures["test_average_precision"] == pytest.approx((1 / 4 + 1 + 1) / 3)

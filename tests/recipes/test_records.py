@@ -1,16 +1,10 @@
-import gzip
-import json
+from functools import partial
 
 import pytest
+from medline_xml import citation, deletion, document
 from papers.records import load_records, read_records
 
 from hf_gile.data import ReadReport
-
-CITATION = """<PubmedArticle><MedlineCitation><PMID Version="1">{pmid}</PMID><Article>
-<Journal><JournalIssue><PubDate><Year>1976</Year></PubDate></JournalIssue></Journal>
-<ArticleTitle>{title}</ArticleTitle><Abstract><AbstractText>{abstractText}</AbstractText></Abstract></Article>
-<MeshHeadingList><MeshHeading><DescriptorName UI="D051379">Mice</DescriptorName></MeshHeading></MeshHeadingList>
-</MedlineCitation></PubmedArticle>"""
 
 
 def raw(pmid, **changes):
@@ -24,36 +18,30 @@ def raw(pmid, **changes):
     } | changes
 
 
+def as_xml(record):
+    abstract = f"<Abstract><AbstractText>{record['abstractText']}</AbstractText></Abstract>"
+    return citation(record["pmid"], title=record["title"], abstract=abstract)
+
+
 @pytest.fixture
-def write(tmp_path):
-    """Writes a file of records in the format of its suffix; in XML, records without a title are deletions."""
+def write(write):
+    """Writes records in the format of the suffix of a file; in XML, last records without a title are deletions."""
 
-    def write_file(name, *records):
-        path = tmp_path / "data" / name
-        path.parent.mkdir(exist_ok=True, parents=True)
+    def write_records(name, *records):
+        content = list(records) if ".jsonl" in name else {"articles": records}
         if ".xml" in name.lower():
-            citations = [CITATION.format(**record) for record in records if "title" in record]
-            deletions = [f"<PMID>{record['pmid']}</PMID>" for record in records if "title" not in record]
-            notice = f"<DeleteCitation>{''.join(deletions)}</DeleteCitation>" if deletions else ""
-            text = f"<PubmedArticleSet>{''.join(citations)}{notice}</PubmedArticleSet>"
-        elif ".jsonl" in name:
-            text = "".join(json.dumps(record) + "\n" for record in records)
-        else:
-            text = json.dumps({"articles": records})
-        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
-        return path
+            articles = [record for record in records if "title" in record]
+            deleted = [record["pmid"] for record in records[len(articles) :]]
+            content = document(*map(as_xml, articles), deletion(*deleted))
+        return write(f"data/{name}", content)
 
-    return write_file
+    return write_records
 
 
 @pytest.fixture
 def load(tmp_path):
     """Loads records with a separate cache for each test."""
-
-    def load_paths(paths, **options):
-        return load_records(paths, cache_dir=tmp_path / "cache", **options)
-
-    return load_paths
+    return partial(load_records, cache_dir=tmp_path / "cache")
 
 
 def pmids(records):
@@ -75,9 +63,8 @@ def test_a_file_a_folder_and_a_glob_read_the_same_files(write):
 
 
 def test_records_without_abstract_or_headings_are_skipped_and_counted(write):
-    path = write(
-        "a.jsonl", raw(2, abstractText=" "), raw(3), raw(5, abstractText=None), raw(7, meshUI=[], meshMajor=[])
-    )
+    empty = [raw(2, abstractText=" "), raw(5, abstractText=None), raw(7, meshUI=[], meshMajor=[])]
+    path = write("a.jsonl", raw(3), *empty)
     report = ReadReport()
     assert pmids(read_records(path, report)) == ["3"]
     assert str(report) == "1 record from 1 file; left out: without abstract (2), without headings (1)"

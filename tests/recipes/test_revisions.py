@@ -2,54 +2,25 @@
 
 import gzip
 import random
+from functools import partial
 
+import medline_xml
 import numpy as np
 import pytest
+from medline_xml import deletion, document
 from papers import revisions
-from papers.revisions import (
-    CURRENT,
-    DELETED,
-    SUPERSEDED,
-    Scan,
-    compute_fates,
-    scan,
-)
+from papers.revisions import CURRENT, DELETED, SUPERSEDED, Scan, compute_fates, scan
 
-HEAD = '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE PubmedArticleSet PUBLIC "-//NLM//DTD" "http://nlm/a.dtd">\n'
 COMMENT = '<CommentsCorrections RefType="Cites"><PMID Version="1">999</PMID></CommentsCorrections>'
 BOOK = '<PubmedBookArticle><BookDocument><PMID Version="1">998</PMID></BookDocument></PubmedBookArticle>'
 
 
-def citation(pmid, version=1):
-    start = f'<PubmedArticle>\n <MedlineCitation Status="MEDLINE">\n <PMID Version="{version}">{pmid}</PMID>'
-    return f"{start}{COMMENT}</MedlineCitation>\n</PubmedArticle>\n"
-
-
-def deletion(*pmids):
-    notices = [f'<PMID Version="1">{pmid}</PMID>' for pmid in pmids]
-    return f"<DeleteCitation>{''.join(notices)}</DeleteCitation>"
-
-
-def document(*parts, head=HEAD):
-    return f"{head}<PubmedArticleSet>\n{''.join(parts)}</PubmedArticleSet>\n"
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write_file(content, name="a.xml"):
-        path = tmp_path / name
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return path
-
-    return write_file
+citation = partial(medline_xml.citation, after=COMMENT)
 
 
 @pytest.fixture
 def scanned(write):
-    def scan_content(content, name="a.xml"):
-        return tuple(part.tolist() for part in scan(write(content, name)))
-
-    return scan_content
+    return lambda content, name="a.xml": tuple(part.tolist() for part in scan(write(name, content)))
 
 
 @pytest.fixture
@@ -60,7 +31,7 @@ def search_only(monkeypatch):
 def test_a_scan_finds_citations_and_deletions_in_order(scanned, search_only):
     content = document(citation(7), BOOK, citation(5, 2), deletion(11, 13))
     assert scanned(content) == ([7, 5], [1, 2], [[2, 11], [2, 13]])
-    assert scanned(gzip.compress(content.encode()), "a.xml.gz") == scanned(content)
+    assert scanned(content, "a.xml.gz") == scanned(content)
     assert scanned(document(deletion(3), citation(3), deletion())) == ([3], [1], [[0, 3]])
     assert scanned(document()) == ([], [], [])
 
@@ -68,7 +39,7 @@ def test_a_scan_finds_citations_and_deletions_in_order(scanned, search_only):
 @pytest.mark.parametrize("chunk", [61, 1009])
 def test_a_scan_does_not_depend_on_the_chunk_size(scanned, monkeypatch, search_only, chunk):
     parts = [citation(pmid) for pmid in range(1, 102)]
-    content = document(*parts, deletion(*range(200, 300)), head="")
+    content = document(*parts, deletion(*range(200, 300)), doctype="")
     monkeypatch.setattr(revisions, "_CHUNK", chunk)
     pmids, _, deletions = scanned(content)
     assert pmids == list(range(1, 102))
@@ -79,8 +50,8 @@ ODD = {
     "a comment": document(f"<!-- {citation(3)} -->", citation(5)),
     "a sign of markup in an attribute": document(citation(5).replace('"MEDLINE"', '"a > b"')),
     "a comment before the pmid": document(citation(5).replace("<PMID", "<!-- <PMID>3</PMID> --><PMID", 1)),
-    "an entity": document(citation("&five;"), head='<!DOCTYPE PubmedArticleSet [<!ENTITY five "5">]>'),
-    "UTF-16": document(citation(5), head='<?xml version="1.0" encoding="utf-16"?>').encode("utf-16"),
+    "an entity": document(citation("&five;"), doctype='<!DOCTYPE PubmedArticleSet [<!ENTITY five "5">]>'),
+    "UTF-16": document(citation(5), encoding="utf-16"),
 }
 
 
@@ -91,11 +62,11 @@ def test_ambiguous_xml_is_left_to_the_parser(scanned, content):
 
 def test_damaged_files_report_the_readable_citations(scanned):
     random_pmids = [random.Random(i).randrange(1, 10**8) for i in range(1009)]
-    packed = gzip.compress(document(*map(citation, random_pmids)).encode())
-    pmids, *_ = scanned(packed[: len(packed) // 2], "a.xml.gz")
+    packed = gzip.compress(document(*map(citation, random_pmids)))
+    pmids, *_ = scanned(packed[: len(packed) // 2])
     assert 100 < len(pmids) < 1009
     assert pmids == random_pmids[: len(pmids)]
-    assert scanned(packed[:-3], "a.xml.gz")[0] == random_pmids
+    assert scanned(packed[:-3])[0] == random_pmids
 
 
 def test_a_scan_finds_every_citation_of_a_real_file(medline_file, search_only, first_citations):
@@ -107,11 +78,6 @@ def test_a_scan_finds_every_citation_of_a_real_file(medline_file, search_only, f
     assert len(result.deletions) == 0
 
 
-def scan_of(*pmids, versions=None, deletions=()):
-    versions = versions or [1] * len(pmids)
-    return Scan(np.array(pmids, np.uint32), np.array(versions, np.uint8), np.array(deletions, np.uint32).reshape(-1, 2))
-
-
 def test_the_newest_version_is_the_same_as_in_sequential_reading():
     generator = random.Random(0)
     scans, sequential, newest = [], [], {}
@@ -119,7 +85,7 @@ def test_the_newest_version_is_the_same_as_in_sequential_reading():
         pmids = [generator.randrange(1, 60) for _ in range(generator.randrange(30))]
         versions = [generator.choice([1, 1, 1, 2]) for _ in pmids]
         deletions = [[generator.randrange(len(pmids) + 1), generator.randrange(1, 60)] for _ in range(3)]
-        scans.append(scan_of(*pmids, versions=versions, deletions=deletions))
+        scans.append(Scan(np.array(pmids, np.uint32), np.array(versions, np.uint8), np.array(deletions, np.uint32)))
         for number in range(len(pmids) + 1):
             for after, pmid in deletions:
                 if after == number and pmid in newest:

@@ -21,14 +21,12 @@ class Call:
 
 
 @pytest.fixture
-def load(tmp_path):
+def load(write):
     """Writes bytes or a pickled object to a file, and loads the file."""
 
     def load_object(content, protocol=2, name="vectors.pkl"):
         data = content if isinstance(content, bytes) else pickle.dumps(content, protocol)
-        path = tmp_path / name
-        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-        return load_pickle(path)
+        return load_pickle(write(name, data))
 
     return load_object
 
@@ -77,10 +75,9 @@ def test_pickles_of_python_2_are_read(load):
     assert vector.dtype == np.float32
 
 
-def test_gzip_is_detected_by_its_first_bytes(load, tmp_path):
+def test_gzip_is_detected_by_its_first_bytes(load):
     assert load([1], name="vectors.pkl.gz") == [1]
-    (tmp_path / "vectors.pkl").write_bytes((tmp_path / "vectors.pkl.gz").read_bytes())
-    assert load_pickle(tmp_path / "vectors.pkl") == [1]
+    assert load(gzip.compress(pickle.dumps([1]))) == [1]
 
 
 ATTACKS = {
@@ -183,9 +180,8 @@ EMPTY_TEXTS = (
     ],
     ids=range(8),
 )
-def test_a_small_file_takes_little_memory_and_time(tmp_path, data, message):
-    path = tmp_path / "vectors.pkl"
-    path.write_bytes(data)
+def test_a_small_file_takes_little_memory_and_time(write, data, message):
+    path = write("vectors.pkl", data)
     tracemalloc.start()
     with pytest.raises(ValueError, match=rf"vectors\.pkl: .*({message})"):
         load_pickled_vectors(path)
@@ -194,11 +190,9 @@ def test_a_small_file_takes_little_memory_and_time(tmp_path, data, message):
     assert peak < 100 << 20
 
 
-def test_a_compressed_pickle_that_expands_too_much_is_refused(tmp_path, monkeypatch):
+def test_a_compressed_pickle_that_expands_too_much_is_refused(load, monkeypatch):
     monkeypatch.setattr("papers.safe_pickle._MIN_LIMIT", 1 << 12)
     data = b"\x80\x02](" + b"N" * (5 << 10) + b"e."
-    (tmp_path / "vectors.pkl.gz").write_bytes(gzip.compress(data, 1))
-    (tmp_path / "vectors.pkl").write_bytes(data)
     with pytest.raises(ValueError, match=r"vectors\.pkl\.gz: .*if you trust it, decompress it \(gunzip\)"):
-        load_pickle(tmp_path / "vectors.pkl.gz")
-    assert len(load_pickle(tmp_path / "vectors.pkl")) == 5 << 10
+        load(data, name="vectors.pkl.gz")
+    assert len(load(data)) == 5 << 10

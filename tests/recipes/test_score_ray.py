@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("ray")
 
+import score_ray
 from on_ray import ROWS, TEXTS
 
 from hf_gile.scoring import GileScorer
@@ -17,8 +18,7 @@ from hf_gile.scoring import GileScorer
 def test_a_killed_actor_neither_loses_nor_repeats_rows(make_model, tmp_path):
     for part in make_model(problem_type="multi_label_classification"):
         part.save_pretrained(tmp_path / "model")
-    environment = {
-        **os.environ,
+    environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "RAY_worker_niceness": "0",  # by default 15, and workers die where that is less than the test has
         "RAY_raylet_start_wait_time_s": "300",  # on a busy machine
@@ -34,3 +34,9 @@ def test_a_killed_actor_neither_loses_nor_repeats_rows(make_model, tmp_path):
     for row in rows:
         assert row["labels"] == expected["labels"][row["id"] % len(TEXTS)]
         assert row["scores"] == pytest.approx(expected["scores"][row["id"] % len(TEXTS)], rel=1e-5)
+
+
+def test_actors_that_take_all_cores_are_refused(monkeypatch):
+    monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 3})
+    with pytest.raises(ValueError, match=r"3 actors take all 3 cores .*leave at least one for reading and writing"):
+        score_ray.add_scores(None, "model", 3)

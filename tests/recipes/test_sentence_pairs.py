@@ -1,7 +1,5 @@
 """Sentence pairs from files and datasets."""
 
-import gzip
-
 import pytest
 from datasets import Dataset, DatasetDict
 from papers.sentence_pairs import load_sentence_pairs
@@ -10,10 +8,10 @@ GERMAN, ENGLISH = ["Ein Hund.", "Zwei\u2028Hunde."], ["A dog.", "Two dogs."]
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(write, tmp_path):
     for name in ("train", "val", "test_2016"):
-        (tmp_path / f"{name}.de").write_text("\n".join(GERMAN) + "\n", encoding="utf-8")
-        (tmp_path / f"{name}.en.gz").write_bytes(gzip.compress("\n".join(ENGLISH).encode()))
+        write(f"{name}.de", "\n".join(GERMAN) + "\n")
+        write(f"{name}.en.gz", "\n".join(ENGLISH))
     return tmp_path
 
 

@@ -20,11 +20,9 @@ NOTES = {
 
 
 @pytest.fixture
-def notes(tmp_path):
+def notes(write, tmp_path):
     for name, text in NOTES.items():
-        path = tmp_path / "notes" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        write(f"notes/{name}", text)
     return tmp_path / "notes"
 
 

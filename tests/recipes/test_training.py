@@ -1,20 +1,21 @@
-"""Settings of recipes from files and flags, and their final output files."""
+"""Settings of recipes from files and flags, their final output files, and what they write on cards."""
 
 import json
 import math
 import os
 import sys
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "recipes"))
-
 from hf_gile.training.reporting import saved_settings, write_results
-from hf_gile_cli.flags import parse_settings
+from hf_gile_cli.flags import card_info
+
+RECIPES = Path(__file__).parents[2] / "recipes"
 
 
 @dataclass
@@ -26,34 +27,26 @@ class Recipe:
 
 
 @pytest.fixture
-def parse(tmp_path, monkeypatch):
-    def parse_flags(*flags, config=None):
-        if config is not None:
-            (tmp_path / "mine.yaml").write_text(config)
-            flags = ["--config", str(tmp_path / "mine.yaml"), *flags]
-        arguments = ["--use_cpu", "--output_dir", str(tmp_path / "out"), *flags]
-        monkeypatch.setattr(sys, "argv", ["recipe.py", *arguments])
-        return parse_settings(Recipe, {"learning_rate": 0.25})
-
-    return parse_flags
+def read(parse):
+    return partial(parse, Recipe, learning_rate=0.25)
 
 
-def test_flags_override_the_file_and_the_file_overrides_defaults(parse):
+def test_flags_override_the_file_and_the_file_overrides_defaults(read):
     config = "data: there\nunits: [gile, linear]\nlearning_rate: 5e-3\nper_device_train_batch_size: 7\nis_fast: true\n"
-    recipe, args = parse("--per_device_train_batch_size", "11", config=config)
+    recipe, args = read("--per_device_train_batch_size", "11", config=config)
     assert recipe == Recipe("there", ["gile", "linear"], None, True)
     assert (args.learning_rate, args.per_device_train_batch_size, args.save_total_limit) == (5e-3, 11, 1)
-    recipe, args = parse("--data", "here", "--units", "gile")
+    recipe, args = read("--data", "here", "--units", "gile")
     assert recipe == Recipe("here", ["gile"])
     assert args.learning_rate == 0.25
 
 
-def test_saved_settings_restore_the_same_settings(parse, tmp_path):
-    first, args = parse("--data", "ünder", "--share", "0.5", "--units", "a", "b", "--num_train_epochs", "3")
+def test_saved_settings_restore_the_same_settings(read, tmp_path):
+    first, args = read("--data", "ünder", "--share", "0.5", "--units", "a", "b", "--num_train_epochs", "3")
     with saved_settings(first, args):
         pass
     saved = (tmp_path / "out" / "settings.yaml").read_text(encoding="utf-8")
-    reloaded, reloaded_args = parse("--overwrite_output_dir", config=saved)
+    reloaded, reloaded_args = read("--overwrite_output_dir", config=saved)
     with saved_settings(reloaded, reloaded_args):
         assert not (tmp_path / "out" / "settings.yaml").exists()  # if the run ends here
     assert reloaded == first
@@ -63,27 +56,27 @@ def test_saved_settings_restore_the_same_settings(parse, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["results.json", "auto/checkpoint-7/x"])
-def test_an_output_dir_with_a_run_is_refused(parse, tmp_path, capsys, name):
+def test_an_output_dir_with_a_run_is_refused(read, tmp_path, capsys, name):
     file = tmp_path / "out" / name
     file.parent.mkdir(parents=True)
     file.write_text("an earlier run")
     with pytest.raises(SystemExit):
-        parse("--data", "here")
+        read("--data", "here")
     message = capsys.readouterr().err
     assert "holds a run" in message
     assert "--resume_from_checkpoint true" in message
     assert "--overwrite_output_dir" in message
     assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == [file]
-    parse("--data", "here", "--resume_from_checkpoint", "true")
+    read("--data", "here", "--resume_from_checkpoint", "true")
     assert file.exists()
-    parse("--data", "here", "--overwrite-output-dir")
+    read("--data", "here", "--overwrite-output-dir")
     assert file.exists() == ("checkpoint" not in name)  # the model stays until the new one is saved
 
 
-def test_secrets_are_not_saved(parse, tmp_path, monkeypatch):
+def test_secrets_are_not_saved(read, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "")
     address = "https://ada:lovelace@example.org/a.csv"
-    recipe, args = parse("--hub_token", "analytical", config=f"data: {address}\n")
+    recipe, args = read("--hub_token", "analytical", config=f"data: {address}\n")
     with saved_settings(recipe, args):
         pass
     assert args.hub_token is None  # copied to every checkpoint
@@ -102,9 +95,9 @@ def test_secrets_are_not_saved(parse, tmp_path, monkeypatch):
         ("units: gile", "the following arguments are required: --data"),
     ],
 )
-def test_an_invalid_settings_file_is_named(parse, capsys, config, message):
+def test_an_invalid_settings_file_is_named(read, capsys, config, message):
     with pytest.raises(SystemExit):
-        parse(config=config)
+        read(config=config)
     assert message in " ".join(capsys.readouterr().err.split())
 
 
@@ -119,3 +112,18 @@ def test_results_are_valid_json_with_null_for_nan(tmp_path):
         "history": [{"step": 5, "eval_accuracy": None}, history[1]],
         "test": {"test_accuracy": None},
     }
+
+
+@pytest.mark.parametrize("script", ["train_table.py", "../recipes/train_table.py", str(RECIPES / "train_table.py")])
+def test_the_command_on_a_card_contains_no_local_paths(monkeypatch, script):
+    monkeypatch.chdir(RECIPES)
+    for output in (["--output_dir", "/home/ada/out"], ["--output_dir=/home/ada/out"]):
+        monkeypatch.setattr(sys, "argv", [script, "--text", "title and text", *output, "--seed", "3"])
+        assert card_info(None).training_command == "python recipes/train_table.py --text 'title and text' --seed 3"
+
+
+def test_a_card_file_overrides_the_facts_of_the_recipe(tmp_path):
+    (tmp_path / "card.yaml").write_text("dataset_name: Notes\nlicense: mit\n")
+    info = card_info(str(tmp_path / "card.yaml"), dataset_name="News", tags=["news"], training_command="python x.py")
+    assert (info.dataset_name, info.license, info.tags) == ("Notes", "mit", ["news"])
+    assert info.training_command == "python x.py"

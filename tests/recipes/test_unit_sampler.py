@@ -1,10 +1,15 @@
-"""Label sampling of units: by frequency, for each document, with weights of labels."""
+"""Label sampling and loss of units: by frequency, for each document, with weights of labels."""
+
+from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
 from papers.label_sampling import UnitSampler
+from papers.label_weights import class_balanced_weights
+from papers.unit_loss import UnitLoss
 
+from hf_gile import GileConfig
 from hf_gile.models.losses_gile import multi_hot
 from hf_gile.training.losses import binary_cross_entropy
 
@@ -49,20 +54,37 @@ def test_per_document_samples_differ_between_documents():
     assert not torch.equal(weights[0] > 0, weights[1] > 0)
 
 
+def sample(**options):
+    UnitSampler(L, num_negatives=5, **options)
+
+
+def check_loss(**options):
+    UnitLoss(**options).check_fits(GileConfig(vocab_size=11))
+
+
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("make", "options", "message"),
     [
-        ({"label_weights": [1.0] * 5}, r"label_weights must have shape \(101,\), a number for each label, got \(5,\)"),
-        (
-            {"label_weights": [1.0] * 100 + [-2.0]},
-            "label_weights must be finite and not negative, got -2.0",
-        ),
-        (
-            {"frequencies": [1.0] * 70 + [0.0] * 31},
-            "frequencies must be positive, got 0.0 for label 70: .*exclude",
-        ),
+        (sample, {"label_weights": [1.0] * 5}, r"label_weights must have shape \(101,\), .*, got \(5,\)"),
+        (sample, {"label_weights": [1.0] * 100 + [-2.0]}, "label_weights must be finite and not negative, got -2.0"),
+        (sample, {"frequencies": [1.0] * 70 + [0.0] * 31}, "must be positive, got 0.0 for label 70: .*exclude"),
+        (check_loss, {"refresh_steps": -1}, "refresh_steps must not be negative, got -1"),
+        (check_loss, {"row_dropout": 1}, "row_dropout must be at least 0 and below 1, got 1"),
+        (check_loss, {"refresh_steps": 2}, "refresh_steps needs labels read by a pretrained encoder, .* got 'mean'"),
+        (check_loss, {"row_dropout": 0.5}, "row_dropout needs config.label_rows"),
     ],
 )
-def test_invalid_weights_and_frequencies_are_refused(options, message):
+def test_invalid_options_are_refused(make, options, message):
     with pytest.raises(ValueError, match=message):
-        UnitSampler(L, num_negatives=5, **options)
+        make(**options)
+
+
+@pytest.mark.parametrize("beta", [0, 0.9, 0.999999])
+def test_class_balanced_weights_equal_the_formula_of_the_paper(beta):
+    counts = np.array([1, 2, 0, 30, 4000, 1])
+    exact = [(1 - Fraction(beta)) / (1 - Fraction(beta) ** int(count)) for count in counts if count]
+    mean = sum(exact) / len(exact)
+    weights = class_balanced_weights(counts, beta)
+    np.testing.assert_allclose(weights[counts > 0], [float(weight / mean) for weight in exact], rtol=1e-8)
+    assert weights[counts > 0].mean() == pytest.approx(1)
+    assert weights[2] == 1

@@ -1,14 +1,17 @@
 """Extreme classification data: every file layout gives the same documents, labels and excluded pairs."""
 
-import gzip
+import io
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 from papers.xmc import load_xmc
+from scipy import sparse
 
 from hf_gile import Label, LabelSet
 from hf_gile.data import ReadReport
+from hf_gile.training import encode_dataset
 
 LABELS = ["Mouse trap", "Cheese", "", "Cheese", "Rat trap"]
 TRAIN = [("Traps\u2028for mice", [4, 0]), ("Käse", [1, 3]), ("Nothing", []), ("", [1]), ("More cheese", [3])]
@@ -16,11 +19,11 @@ TEST = [("A trap", [0]), ("Brie", [1, 2])]
 EXCLUDED = {"train": {0: ["1", "2"], 4: ["0"]}, "test": {1: ["3"]}}
 LABEL_SET = LabelSet(
     [
-        Label("0", "Mouse trap", seen=True, count=1),
-        Label("1", "Cheese", "1", seen=True, count=1),
+        Label("0", "Mouse trap", count=1, seen=True),
+        Label("1", "Cheese", "1", count=1, seen=True),
         Label("2", "2"),
-        Label("3", "Cheese", "3", seen=True, count=2),
-        Label("4", "Rat trap", seen=True, count=1),
+        Label("3", "Cheese", "3", count=2, seen=True),
+        Label("4", "Rat trap", count=1, seen=True),
     ]
 )
 
@@ -33,22 +36,25 @@ def expected(ids, rows, excluded):
     ]
 
 
-def text_of_matrix(rows, num_labels=5):
-    lines = [f"{len(rows)} {num_labels}", *(" ".join(f"{column}:1.00000" for column in gold) for _, gold in rows)]
-    return "\n".join(lines) + "\n"
-
-
-def matrix(rows, num_labels=5):
-    """Returns labels as a scipy matrix."""
-    from scipy import sparse
-
-    ends = np.cumsum([0, *(len(gold) for _, gold in rows)])
-    columns = [column for _, gold in rows for column in gold]
-    return sparse.csr_matrix((np.ones(len(columns)), columns, ends), shape=(len(rows), num_labels))
-
-
 def lines(rows):
     return "".join(row + "\n" for row in rows)
+
+
+def texts_of(rows, start=""):
+    return lines(start.format(number) + text for number, (text, _) in enumerate(rows))
+
+
+def text_of_matrix(rows):
+    return lines([f"{len(rows)} 5", *(" ".join(f"{column}:1.00000" for column in gold) for _, gold in rows)])
+
+
+def matrix(rows):
+    """Returns labels as a file of scipy."""
+    ends = np.cumsum([0, *(len(gold) for _, gold in rows)])
+    columns = [column for _, gold in rows for column in gold]
+    file = io.BytesIO()
+    sparse.save_npz(file, sparse.csr_matrix((np.ones(len(columns)), columns, ends), shape=(len(rows), 5)))
+    return file.getvalue()
 
 
 def json_lines(rows):
@@ -64,16 +70,9 @@ FILTERS = {"filter_labels_train.txt": "0 1\n0 2\n4 0\n", "filter_labels_test.txt
 
 
 def forms():
-    labels = lines(
-        json.dumps({"uid": f"L{number}", "title": name, "content": ""}) for number, name in enumerate(LABELS)
-    )
-    texts = {"trn_X.txt": lines(text for text, _ in TRAIN), "tst_X.txt": lines(text for text, _ in TEST)}
+    labels = lines(json.dumps({"uid": f"L{row}", "title": name, "content": ""}) for row, name in enumerate(LABELS))
+    texts = {"trn_X.txt": texts_of(TRAIN), "tst_X.txt": texts_of(TEST)}
     golds = {"trn_X_Y.txt": text_of_matrix(TRAIN), "tst_X_Y.txt": text_of_matrix(TEST)}
-    raw = {
-        "raw_data/train.raw.txt": lines(f"B{number}->{text}" for number, (text, _) in enumerate(TRAIN)),
-        "raw_data/test.raw.txt": lines(f"B{number}->{text}" for number, (text, _) in enumerate(TEST)),
-        "raw_data/label.raw.txt": lines(f"L{number}->{text}" for number, text in enumerate(LABELS)),
-    }
     uid, row = "B{}", "{}"
     return {
         "json": ({"trn.json": json_lines(TRAIN), "tst.json": json_lines(TEST), "lbl.json": labels} | FILTERS, uid),
@@ -84,9 +83,15 @@ def forms():
             | {"trn_filter_labels.txt": FILTERS["filter_labels_train.txt"], "tst_filter_labels.txt": "1 3"},
             row,
         ),
-        "texts with uids": (raw | golds | FILTERS, uid),
+        "texts with uids": (
+            {"raw_data/train.raw.txt": texts_of(TRAIN, "B{}->"), "raw_data/test.raw.txt": texts_of(TEST, "B{}->")}
+            | {"raw_data/label.raw.txt": texts_of([(name, []) for name in LABELS], "L{}->")}
+            | golds
+            | FILTERS,
+            uid,
+        ),
         "matrices": (
-            {"X.trn.txt": texts["trn_X.txt"], "X.tst.txt": texts["tst_X.txt"], "output-items.txt": lines(LABELS)}
+            {"X.trn.txt": texts_of(TRAIN), "X.tst.txt": texts_of(TEST), "output-items.txt": lines(LABELS)}
             | {"Y.trn.npz": matrix(TRAIN), "Y.tst.npz": matrix(TEST)}
             | FILTERS,
             row,
@@ -95,29 +100,20 @@ def forms():
 
 
 @pytest.fixture
-def write(tmp_path):
-    def write_files(contents):
-        for name, content in contents.items():
-            path = tmp_path / "set" / name
-            path.parent.mkdir(exist_ok=True, parents=True)
-            if name.endswith(".npz") and not isinstance(content, bytes):
-                from scipy import sparse
+def write(write, tmp_path):
+    """Writes the files of a set, and returns its folder."""
 
-                sparse.save_npz(path, content)
-                continue
-            data = content if isinstance(content, bytes) else content.encode()
-            path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    def write_set(contents):
+        for name, content in contents.items():
+            write(f"set/{name}", content)
         return tmp_path / "set"
 
-    return write_files
+    return write_set
 
 
 @pytest.fixture
 def load(tmp_path):
-    def load_set(folder, *arguments, **options):
-        return load_xmc(folder, *arguments, cache_dir=tmp_path / "cache", **options)
-
-    return load_set
+    return partial(load_xmc, cache_dir=tmp_path / "cache")
 
 
 @pytest.mark.parametrize("form", forms())
@@ -135,13 +131,10 @@ def test_every_file_layout_gives_the_same_data(write, load, form):
 
 
 def test_another_encoding_is_read_and_a_wrong_encoding_named(write, load):
-    contents = forms()["texts"][0] | {
-        "trn_X.txt": lines(text for text, _ in TRAIN).replace("\u2028", " ").encode("latin-1")
-    }
-    folder = write(contents)
-    with pytest.raises(
-        ValueError, match=r"trn_X\.txt: line 2: byte 2 of the line is not utf-8; .* pass encoding=.windows-1252.$"
-    ):
+    latin = texts_of(TRAIN).replace("\u2028", " ").encode("latin-1")
+    folder = write(forms()["texts"][0] | {"trn_X.txt": latin})
+    message = r"trn_X\.txt: line 2: byte 2 of the line is not utf-8; .* pass encoding=.windows-1252.$"
+    with pytest.raises(ValueError, match=message):
         load(folder)
     assert load(folder, encoding="latin-1").documents["train"][1]["text"] == "Käse"
     report = ReadReport("skip")
@@ -181,17 +174,14 @@ def test_malformed_lines_and_differing_sizes_are_named_or_skipped(write, load, f
 
 def test_filtered_pairs_are_not_labels(write, load):
     texts = {"trn_X.txt": "x\ny\nz\n", "Y.txt": "Mice\nRats\n", "trn_X_Y.txt": "3 2\n0:1 1:1\n0:1\n0:1\n"}
+    folder = write(texts | {"filter_labels_train.txt": "0 1\n0 1\n1 0\n"})
     report = ReadReport()
-    train = load(write(texts | {"filter_labels_train.txt": "0 1\n0 1\n1 0\n"}), ["train"], report=report).documents[
-        "train"
-    ]
+    train = load(folder, ["train"], report=report).documents["train"]
     assert (train["id"], train["labels"], train["excluded"]) == (["0", "2"], [["0"], ["0"]], [["1"], []])
     assert report.left_out == {"without labels": 1}
 
 
 def test_filtered_pairs_reach_the_model_as_excluded_columns(write, load, make_model):
-    from hf_gile.training import encode_dataset
-
     corpus = load(write(forms()["json"][0]))
     rows = encode_dataset(corpus.documents["train"], make_model()[1], corpus.label_set, excluded="excluded")
     assert rows["labels"] == [[4, 0], [1, 3], [3]]
