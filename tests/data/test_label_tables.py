@@ -103,11 +103,6 @@ def test_columns_of_the_same_name_may_be_left_unread(write):
         load_labels(write("b.csv", "id,name,name\n1,mice,Mäuse\n"))
 
 
-def test_sections_of_settings_are_no_labels(write):
-    with pytest.raises(ValueError, match=r"a line has a number, a bullet, .*, such as '\[entities\]'"):
-        load_labels(write("annotation.conf", "[entities]\nPerson\nOrganization\n[relations]\n"))
-
-
 @pytest.mark.parametrize("quotes", ["\u201c\u201d", "\u201e\u201c", "\xab\xbb"])
 def test_typographic_quotes_are_no_part_of_names(write, quotes):
     rows = [
@@ -194,6 +189,7 @@ REFUSED = {
     'item {\n  name: "mice"\n}\n': LISTED,
     "labels = [\n  'mice',\n  'rats',\n];\n": LISTED,
     '[labels]\nmice = "Mice"\n': LISTED,
+    "[entities]\nmice\nrats\n[relations]\n": LISTED,
     'msgid "mice"\nmsgstr "rats"\n': LISTED,
     "label.1=mice\nlabel.2=rats\n": "each line has '=', such as 'label.1=mice'; if it is a table, name its",
 }

@@ -76,13 +76,6 @@ def test_every_format_gives_the_same_labels(written, suffix):
         assert load_skos(written(data, name), "en", DESCRIPTIONS) == expected
 
 
-@pytest.mark.parametrize(("kind", "name"), [("nt", "a.rdf"), ("xml", "a.nt"), ("turtle", "a.txt"), ("json-ld", "a")])
-def test_the_content_determines_the_format(written, kind, name):
-    expected = load_skos(written(HEAD + HEART, "right.ttl"))
-    content = in_format(HEAD + HEART, kind)
-    assert load_skos(written("# a comment\n\n" + content if kind in ("nt", "turtle") else content, name)) == expected
-
-
 def test_labels_are_concepts_sorted_by_uri_in_natural_order(labels_of):
     report = ReadReport()
     labels = labels_of(HEART, describe=(), report=report)
@@ -356,6 +349,10 @@ def test_blank_nodes_of_two_files_are_not_confused(written, tmp_path):
 CONCEPT = "<http://example.org/1> a skos:Concept ; skos:prefLabel 'a'@en .\n"
 TRIPLES = in_format(HEAD + CONCEPT, "nt")
 RDF = '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">\n'
+ENTITIES = "<?xml version='1.0'?><!DOCTYPE r [<!ENTITY a '{}'>{}]>" + RDF + "<a>{}</a></rdf:RDF>"
+LAUGHS = "".join(
+    f'<!ENTITY {name} "{f"&{before};" * 10}">' for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
 DAMAGED = {
     "empty": ("a.ttl", "", "expected RDF .*, got empty"),
     "Turtle cut off": ("a.ttl", HEAD + CONCEPT + "<http://example.org/2> a [", r"at line 8 of <>: Bad syntax \(EOF"),
@@ -371,6 +368,22 @@ DAMAGED = {
         "a.json",
         '{"articles": []}',
         "no statements: convert it to SKOS, or to a table",
+    ),
+    "entities within entities": (
+        "a.rdf",
+        ENTITIES.format("lol", LAUGHS, "&i;"),
+        "the entity 'b' is not a short text",
+    ),
+    "a long entity": (
+        "a.rdf",
+        ENTITIES.format("x" * 50_000, "", "&a;" * 5_000),
+        "the entity 'a' is not a short text",
+    ),
+    "a long line": ("a.nt", TRIPLES + "x" * 300_000, "N-Triples: a line is longer than 262,144 bytes"),
+    "packed and long": (
+        "a.ttl.gz",
+        gzip.compress((HEAD + CONCEPT).encode() + b"#" * (17 << 20), 1),
+        r"expands to more than 32 times .* decompress it \(gunzip\)",
     ),
     "packed and cut off": ("a.nt.gz", gzip.compress(TRIPLES.encode() * 9)[:-9], "Compressed file ended before the end"),
 }
@@ -432,38 +445,6 @@ def test_external_resources_are_not_loaded(written, tmp_path):
     entity = f'<!DOCTYPE rdf:RDF [<!ENTITY leak SYSTEM "file://{tmp_path}/secret">]>\n'
     content = in_format(HEAD + CONCEPT.replace("'a'", "'a leak'"), "xml").replace("?>", f"?>{entity}")
     assert load_skos(written(content.replace("a leak", "a &leak;"), "a.rdf")).names == ["a"]
-
-
-LAUGHS = "".join(
-    f'<!ENTITY {name} "{f"&{before};" * 10}">' for before, name in zip("abcdefgh", "bcdefghi", strict=True)
-)
-GROWING = {
-    "entities within entities": (f'<!ENTITY a "lol">{LAUGHS}', "&i;", "the entity 'b' is not a short text"),
-    "a long entity": (f'<!ENTITY a "{"x" * 50_000}">', "&a;" * 5_000, "the entity 'a' is not a short text"),
-}
-
-
-@pytest.mark.parametrize(("entities", "text", "message"), GROWING.values(), ids=GROWING)
-def test_expanding_entities_are_refused(written, entities, text, message):
-    content = f"<?xml version='1.0'?><!DOCTYPE r [{entities}]>{RDF}<a>{text}</a></rdf:RDF>"
-    with pytest.raises(ValueError, match=rf"a\.rdf: .*{message}"):
-        load_skos(written(content, "a.rdf"))
-
-
-LONG = {
-    "a line": ("a.nt", TRIPLES + "x" * 300_000, "read as N-Triples: a line is longer than 262,144 bytes"),
-    "a packed file": (
-        "a.ttl.gz",
-        gzip.compress((HEAD + CONCEPT).encode() + b"#" * (17 << 20), 1),
-        r"expands to more than 32 times .* decompress it \(gunzip\)",
-    ),
-}
-
-
-@pytest.mark.parametrize(("name", "content", "message"), LONG.values(), ids=LONG)
-def test_what_is_too_long_is_refused(written, name, content, message):
-    with pytest.raises(ValueError, match=rf"{name}: {message}"):
-        load_skos(written(content, name))
 
 
 def test_invalid_choices_and_a_missing_parser_are_named(labels_of, monkeypatch):

@@ -8,6 +8,7 @@ import lzma
 import zipfile
 
 import pytest
+from makers import zipped
 
 from hf_gile.data import load_table
 from hf_gile.data.files import data_suffix, open_binary
@@ -167,6 +168,10 @@ def test_few_characters_beyond_ascii_are_those_of_western_europe(word):
 
 
 BINARY = {  # and what is seen in spite of a suffix of CSV
+    zipped("xl/workbook.xml", "<workbook/>"): r'is an Excel workbook: .*save it as "CSV UTF-8"',
+    zipped("mimetype", "application/vnd.oasis.opendocument.spreadsheet"): (
+        "is a spreadsheet of LibreOffice: save it as CSV, .*--convert-to csv"
+    ),
     b"ARROW1\0\0": "is a Feather or Arrow file: convert it, as in pandas.read_feather",
     b"\x80\x04\x95": "is a pickle, which runs code when it is read",
     b"SQLite format 3\0": "is a database of SQLite: export a table",

@@ -110,14 +110,6 @@ def test_a_run_stops_if_most_rows_have_no_text_unless_errors_are_skipped(write, 
     assert load(path, on_error="skip")[1].left_out == {"without text": 30}
 
 
-def test_a_table_without_labels_is_read_for_scoring(write, stream):
-    documents, _ = stream(write("a.csv", "text\nOn mice.\n\nOn rats.\n"), labels=None)
-    assert documents == [
-        {"id": "a.csv:2", "text": "On mice.", "labels": []},
-        {"id": "a.csv:4", "text": "On rats.", "labels": []},
-    ]
-
-
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "a.parquet"])
 def test_a_missing_column_is_named_with_the_existing_columns(write, stream, name):
     path = write(name)
@@ -161,13 +153,6 @@ def test_rows_of_the_wrong_types_are_named_by_line(write, stream, row, message):
     documents, report = stream(path, id="id", on_error="skip")
     assert documents == [{"id": "3", "text": "x", "labels": ["m"]}]
     assert report.left_out == {"malformed row": 1}
-
-
-def test_a_cell_may_be_a_list_of_labels_in_json(write, stream):
-    path = write("a.jsonl", json.dumps({"text": "x", "labels": '["b", 7, "b"]'}))
-    assert stream(path, separator="json")[0][0]["labels"] == ["b", "7"]
-    with pytest.raises(ValueError, match="line 1: labels must be a list"):
-        stream(write("a.jsonl", json.dumps({"text": "x", "labels": "mice"})), separator="json")
 
 
 @pytest.mark.parametrize(

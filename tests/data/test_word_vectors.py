@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from small_vectors import MISMATCHES, VECTORS, WORDS, check_read
 
-from hf_gile import GileConfig, GileModel, GileProcessor, build_tokenizer
+from hf_gile import build_tokenizer
 from hf_gile.data import ReadReport, WordVectors, load_word_vectors
-from hf_gile.training import set_word_vectors
 
 
 @pytest.fixture
@@ -18,11 +17,6 @@ def write(tmp_path):
         return tmp_path / "english.npz"
 
     return write_file
-
-
-def test_words_and_vectors_of_arrays_are_read(write):
-    got = load_word_vectors(write(VECTORS.astype(np.float64)))
-    check_read(got)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +87,9 @@ def test_texts_are_read(load, name, data):
     assert np.array_equal(first.vectors, VECTORS[:2])
 
 
-def test_max_words_limits_the_rows_of_packed_arrays(write, load):
-    packed = gzip.compress(write().read_bytes())
+def test_packed_arrays_are_read_up_to_max_words(write, load):
+    packed = gzip.compress(write(VECTORS.astype(np.float64)).read_bytes())
+    check_read(load(packed, "english.npz.gz"))
     assert load(packed, "english.npz.gz", max_words=2).words == WORDS[:2]
     with pytest.raises(ValueError, match="max_words must be a positive number or None, got 0"):
         load(packed, "english.npz.gz", max_words=0)
@@ -223,13 +218,3 @@ def test_normalized_words_equal_those_of_the_tokenizer():
     assert [*map(tokenizer.tokenize, ("THE", "77", "Fish", "STRAßE"))] == [["the"], ["NUM"], ["fish"], ["straße"]]
     with pytest.raises(ValueError, match=r"none of 2 words is a single word of the tokenizer: \['\.', '\?'\]"):
         WordVectors([".", "?"], vectors[:2]).normalized()
-
-
-def test_a_model_takes_the_table(load):
-    words, vectors = load(b"The 1 2\n, 3 4\nmilk 5 6\n").normalized().table()
-    tokenizer = build_tokenizer(vocabulary=words)
-    config = GileConfig(vocab_size=len(words), embedding_size=2, text_encoder_type="wan")
-    model = GileModel(config)
-    set_word_vectors(model, vectors)
-    ids = GileProcessor.for_config(tokenizer, config)("The milk, cold", return_tensors="pt")["input_ids"]
-    assert model.get_input_embeddings()(ids).tolist() == [[[1, 2], [5, 6], [3, 4]]]
