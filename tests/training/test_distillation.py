@@ -7,14 +7,12 @@ import sys
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset
 from torch.nn import functional
 
 from hf_gile import GileForSequenceClassification, Label, LabelIndex, LabelScoringPipeline, LabelSet
 from hf_gile.training import (
     attach_teacher,
     distill,
-    fit_labels,
     model_from_text_encoder,
     processor_from_text_encoder,
     teach,
@@ -94,18 +92,6 @@ def test_a_table_learns_the_vectors_of_its_teacher_and_keeps_those_of_labels(tau
     assert cosines.mean() > 0.9
     assert abs(float(cosines.mean()) - fast.cosine) < 0.1
     torch.testing.assert_close(fast.model.project_stored_labels(), teacher.project_stored_labels())
-
-
-@pytest.mark.usefixtures("short_search")
-def test_the_head_is_fitted_again_to_labels(fast):
-    rows, gold = texts(120, seed=7)
-    dataset = Dataset.from_dict({"text": rows, "labels": [[f"l{g}"] for g in gold]})
-    parts = {"train": dataset.select(range(90)), "validation": dataset.select(range(90, 120))}
-    fit_labels(fast, parts)
-    assert fast.model.label_set.seen == [True] * 3
-    tests, answers = texts(60, seed=11)
-    logits = fast.model(**fast.processor(tests, return_tensors="pt")).logits
-    assert (logits.argmax(1).numpy() == answers).mean() > 0.8
 
 
 def test_new_labels_need_the_teacher(taught, make_teacher, tmp_path):
