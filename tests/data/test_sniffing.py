@@ -8,7 +8,7 @@ import lzma
 import zipfile
 
 import pytest
-from makers import zipped
+from written_tables import zipped
 
 from hf_gile.data import load_table
 from hf_gile.data.files import data_suffix, open_binary

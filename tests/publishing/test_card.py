@@ -12,16 +12,8 @@ from markdown_it import MarkdownIt
 from matplotlib.figure import Figure
 from PIL import Image
 
-from hf_gile import (
-    GileConfig,
-    GileForSequenceClassification,
-    GileProcessor,
-    Label,
-    LabelSet,
-    build_tokenizer,
-)
+from hf_gile import GileForSequenceClassification, Label, LabelSet
 from hf_gile.publishing import CardInfo, make_card, make_report, save
-from hf_gile.settings import only_read
 
 WORDS = ["breast", "milk", "infants", "heart", "blood", "rats", "iron", "infection", "risk", "diet", "weeks"]
 INFO = CardInfo(
@@ -64,35 +56,23 @@ def _leave_figures_empty_by_default(request, monkeypatch):
 
 
 @pytest.fixture
-def make_reported():
+def make_reported(make_model, label_set):
     """Creates a random model with seen and unseen labels, its processor, and a report on 31 documents."""
 
     def make(labels=None, calibration=None, **fields):
-        if labels is None:
-            names = {"Heart Failure": 7, "Milk, Human": 3, "Iron": 1, "Infant": 0, "Blood": 0}
-            labels = [
-                Label(f"D{n}", name, seen=count > 0, count=count) for n, (name, count) in enumerate(names.items())
-            ]
-        labels = LabelSet(labels)
-        torch.manual_seed(1)
-        chosen = np.random.default_rng(3)
-        texts = [" ".join(chosen.choice(WORDS, 7)) for _ in range(31)]
-        tokenizer = build_tokenizer([*texts, *labels.texts], min_count=1)
-        sizes = {"embedding_size": 7, "hidden_size": 11, "attention_size": 5, "joint_size": 13, "embedding_std": 4.0}
-        fields = {"problem_type": "multi_label_classification", **sizes, **fields}
-        config = GileConfig(vocab_size=len(tokenizer), num_labels=len(labels), **only_read(**fields))
-        config.calibration = calibration or {}
-        model, processor = GileForSequenceClassification(config), GileProcessor.for_config(tokenizer, config)
+        counted = label_set.with_counts({"Heart Failure": 7, "Milk, Human": 3, "Iron": 1})
+        labels = counted if labels is None else LabelSet(labels)
+        model, processor = make_model(**{"problem_type": "multi_label_classification", "embedding_std": 4.0} | fields)
         model.set_labels(labels, processor)
+        model.config.calibration = calibration or {}
         with torch.no_grad():  # so that some gold labels are assigned and some are missed
             model.gile.output_layer.classifier.bias.fill_(0.0)
-        is_single = config.problem_type == "single_label_classification"
-        gold = [
-            chosen.choice(labels.ids, 1 if is_single else min(row % 4, len(labels)), replace=False).tolist()
-            for row in range(31)
-        ]
-        report = make_report(model.eval(), processor, texts, gold, dataset="Abstracts", command="eval")
-        return model, processor, report
+        chosen = np.random.default_rng(3)
+        texts = [" ".join(chosen.choice(WORDS, 7)) for _ in range(31)]
+        is_single = fields.get("problem_type") == "single_label_classification"
+        sizes = [1 if is_single else min(row % 4, len(labels)) for row in range(31)]
+        gold = [chosen.choice(labels.ids, size, replace=False).tolist() for size in sizes]
+        return model, processor, make_report(model, processor, texts, gold, dataset="Abstracts", command="eval")
 
     return make
 
