@@ -7,18 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from hf_gile import LabelSet
 from hf_gile.publishing import save
 from hf_gile.publishing.contents import is_managed, missing_parts, select_files
-from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
 
-def test_every_file_of_a_saved_model_is_uploaded(tmp_path, make_saved, save_text_encoder):
-    encoder = save_text_encoder()
-    model = model_from_text_encoder(encoder, num_labels=1, joint_size=7)
-    processor = processor_from_text_encoder(encoder, model.config)
-    model.set_labels(LabelSet.from_names(["Iron"]), processor)
-    save(tmp_path / "pretrained", model, processor)
+def test_every_file_of_a_saved_model_is_uploaded(tmp_path, make_saved, make_over_encoder):
+    save(tmp_path / "pretrained", *make_over_encoder(joint_size=7))
     for folder in (make_saved(), tmp_path / "pretrained"):
         files, left_out = select_files(folder)
         assert left_out == []

@@ -16,13 +16,7 @@ from hf_gile.metrics import LabelMetrics, evaluate_index
 from hf_gile.metrics.batch import read_batch
 from hf_gile.models.lexical_gile import list_features
 from hf_gile.models.mixture_gile import Mixture
-from hf_gile.training import (
-    GileDataCollator,
-    add_pooled_embeds,
-    encode_dataset,
-    model_from_text_encoder,
-    processor_from_text_encoder,
-)
+from hf_gile.training import GileDataCollator, add_pooled_embeds, encode_dataset
 from hf_gile.training.convex import Regularisation, fit_convex, fit_head, fitting, refit_convex
 from hf_gile.training.convex import documents as documents_module
 from hf_gile.training.convex import head as head_module
@@ -387,16 +381,13 @@ FIELDS = {"output_layer": "bilinear", "cosine_score": True, "label_rows": "full"
 
 
 @pytest.fixture
-def make(save_text_encoder):
+def make(save_text_encoder, make_over_encoder):
     """Makes a model of four labels, the last of which training never sees, and its documents."""
 
     def make_model(problem_type="single_label_classification", **fields):
-        folder = save_text_encoder(texts=[*NAMES, "breast failing cardiac"])
-        torch.manual_seed(0)
-        fields = {**FIELDS, "num_labels": len(NAMES), "problem_type": problem_type, **fields}
-        model = model_from_text_encoder(folder, **fields)
-        processor = processor_from_text_encoder(folder, model.config)
-        model.set_labels(labels := LabelSet.from_names(NAMES), processor)
+        encoder = save_text_encoder(texts=[*NAMES, "breast failing cardiac"])
+        labels = LabelSet.from_names(NAMES)
+        model, processor = make_over_encoder(labels, encoder, **FIELDS | {"problem_type": problem_type, **fields})
         gold = [text.split()[:1] if "single" in problem_type else text.split() for text in TEXTS]
         rows = Dataset.from_dict({"text": TEXTS, "labels": [sorted(set(ids) & set(NAMES[:3])) for ids in gold]})
         rows = add_pooled_embeds(encode_dataset(rows, processor, labels), model, processor)
