@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from hf_gile import GileForSequenceClassification, Label, LabelSet
-from hf_gile.publishing import CardInfo, make_card, make_report, save
+from hf_gile.publishing import CardInfo, make_card, make_report, plots, save
 
 WORDS = ["breast", "milk", "infants", "heart", "blood", "rats", "iron", "infection", "risk", "diet", "weeks"]
 INFO = CardInfo(
@@ -171,7 +171,15 @@ def test_a_fully_documented_model_gets_every_section(make_reported, tmp_path):
         assert len(image) > 30, "an image needs a descriptive alternative text"
         assert (tmp_path / target).stat().st_size < 100_000
         with Image.open(tmp_path / target) as figure:
-            assert figure.size[0] >= 700
+            assert figure.size[0] >= 900  # sharp on wide pages
+            assert figure.convert("RGBA").getpixel((0, 0))[3] == 0  # transparent
+
+
+def test_bins_with_few_scores_are_not_drawn(tmp_path):
+    few = {"probability": 0.5, "frequency": 0.25, "count": plots.MIN_SCORES - 1}
+    assert not plots.calibration_plot({"seen": {"before": [few]}}, tmp_path / "calibration.png")
+    assert not plots.calibration_plot({}, tmp_path / "calibration.png")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_unknown_facts_are_not_mentioned(make_reported, tmp_path):
@@ -248,18 +256,6 @@ def test_the_example_code_on_the_card_runs(make_reported, tmp_path, monkeypatch,
     torch.testing.assert_close(grown[:, :5], old)
 
 
-def test_the_hub_task_matches_the_abilities_of_the_model(make_reported):
-    for fields, task, tag in (
-        ({}, "zero-shot-classification", "multi-label"),
-        ({"output_layer": "linear"}, "text-classification", "multi-label"),
-        ({"problem_type": "single_label_classification"}, "zero-shot-classification", "single-label"),
-    ):
-        model, _, report = make_reported(**fields)
-        data = make_card(model, CardInfo(), report).data
-        assert data.pipeline_tag == task
-        assert tag in data.tags
-
-
 def test_the_card_of_a_single_label_model_shows_accuracy(make_reported):
     model, _, report = make_reported(problem_type="single_label_classification")
     card = make_card(model, INFO, report)
@@ -271,6 +267,8 @@ def test_the_card_of_a_single_label_model_shows_accuracy(make_reported):
     assert "Accuracy" in names
     assert not {"Micro-F1", "Precision at 1"} & set(names)  # equal to the accuracy
     assert "threshold=" not in card.text
+    assert card.data.pipeline_tag == "zero-shot-classification"
+    assert "single-label" in card.data.tags
 
 
 def test_the_card_states_the_limits_of_the_model(make_reported):
@@ -285,7 +283,10 @@ def test_the_card_states_the_limits_of_the_model(make_reported):
     ):
         assert sentence in limits
     linear, _, report = make_reported(output_layer="linear")
-    limits = make_card(linear, CardInfo(), report).text.partition("## Limits")[2]
+    card = make_card(linear, CardInfo(), report)
+    assert card.data.pipeline_tag == "text-classification"
+    assert "multi-label" in card.data.tags
+    limits = card.text.partition("## Limits")[2]
     assert "It scores only the labels that it was trained on." in limits
     assert "not trained on" not in limits
 
