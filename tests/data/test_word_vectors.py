@@ -105,12 +105,7 @@ def test_words_are_read_unchanged(load):
     assert load("à 1\nü 2\n".encode("cp1252"), encoding="windows-1252").words == ["à", "ü"]
 
 
-def test_words_may_contain_spaces_as_in_glove_840b(load):
-    text = b"the 1 2 3\n. . . 4 5 6\nat name@domain.com 7 8 9\n"
-    for header in (b"", b"3 3\n"):
-        got = load(header + text)
-        assert got.words == ["the", ". . .", "at name@domain.com"]
-        assert got.vectors.tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+SPACES = "the 1 2 3\n. . . 4 5 6\nat name@domain.com 7 8 9\n"  # as in GloVe 840B
 
 
 @pytest.mark.parametrize(
@@ -120,11 +115,14 @@ def test_words_may_contain_spaces_as_in_glove_840b(load):
         ("7 3\nthe 4\nof 5", ["7", "the", "of"], 1),
         ("1984 3 5\nthe 4 6\nof 5 7", ["1984", "the", "of"], 2),
         ("17 1 2\n4 3 4", ["17", "4"], 2),
+        (SPACES, ["the", ". . .", "at name@domain.com"], 3),
+        (f"3 3\n{SPACES}", ["the", ". . .", "at name@domain.com"], 3),
     ],
 )
-def test_a_first_line_of_two_numbers_may_be_a_header(load, text, words, size):
+def test_a_first_line_of_two_numbers_may_be_a_header_and_words_may_have_spaces(load, text, words, size):
     got = load(text.encode(), "glove.txt")
     assert (got.words, got.vectors.shape) == (words, (len(words), size))
+    assert got.vectors[-1, -1] == float(text.split()[-1])
 
 
 GOOD = "a 1 2 3\nb 1 2 3\n"
