@@ -19,12 +19,6 @@ def test_label_tables_may_have_any_format_and_columns(write, name):
     labels = load_labels(path, id="ui", name=["name_en", "name_de"], description=["synonyms", "note"])
     mouse = "Mouse; House Mouse" if name not in ("a.csv", "a.tsv") else "Mouse; House Mouse; Mouse"
     assert labels == LabelSet([Label("D3", "Mice", f"{mouse}; Small."), Label("D5", "Ratten")])
-    assert load_labels(path, id="ui", name="name_de").names == ["Mäuse", "Ratten"]
-
-
-@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
-def test_synonyms_may_be_a_list_or_a_semicolon_separated_cell(write, name):
-    path = write(name, rows=LABELS)
     labels = load_labels(path, id="ui", name="name_de", description="note", synonyms=["name_en", "synonyms"])
     assert [label.synonyms for label in labels] == [("Mice", "Mouse", "House Mouse", "Mouse"), ()]
     assert labels.texts == ["Mäuse: Small.", "Ratten"]
