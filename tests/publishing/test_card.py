@@ -215,7 +215,7 @@ def test_labels_are_escaped_on_cards(make_reported, tmp_path):
         assert plain or re.fullmatch(r'<img src="figures/\w+\.png" alt="[^"<>]*" />|<a href="labels.csv">|</a>', tag), (
             tag
         )
-    for program in re.findall(r"^```python$(.*?)^```$", card.text, flags=re.DOTALL | re.MULTILINE):
+    for program in programs(card, tmp_path):
         compile(program, "card", "exec")
 
 

@@ -7,9 +7,6 @@ from transformers.utils import hub as transformers_hub
 from hf_gile import GileForSequenceClassification, GileProcessor
 from hf_gile.models.saving_gile import MANIFESTS, find_problem, read_manifest
 
-# huggingface_hub sends files by a deprecated option of its HTTP library.
-pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
-
 REPO = "ada/gile"
 
 

@@ -14,8 +14,6 @@ from hf_gile import Label, LabelIndex
 from hf_gile.publishing import push_folder
 from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
-pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
-
 TEXTS = ["Breast milk and iron. The heart.", "Blood was drawn.", ""]
 
 # Run in a process that cannot import hf_gile.

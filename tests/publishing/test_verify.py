@@ -10,8 +10,6 @@ from hf_gile.publishing import push_folder
 from hf_gile.publishing.contents import verify_code
 from hf_gile_cli.app import app
 
-pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
-
 
 def verify(*arguments):
     return CliRunner().invoke(app, ["verify", *map(str, arguments)], prog_name="hf-gile")
