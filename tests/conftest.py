@@ -31,7 +31,14 @@ import pytest
 import torch
 from accelerate.utils import imports
 from papers.medline import demo_file, read_medline
-from transformers import BertConfig, BertModel, BertTokenizer, PreTrainedConfig, dynamic_module_utils
+from transformers import (
+    BertConfig,
+    BertModel,
+    BertTokenizer,
+    PreTrainedConfig,
+    TrainingArguments,
+    dynamic_module_utils,
+)
 from transformers.utils import logging as transformers_logging
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
@@ -197,15 +204,22 @@ def save_text_encoder(tmp_path):
 def make_pretrained(save_text_encoder, label_set):
     """Creates a model with stored labels over a random pretrained encoder, and its processor."""
 
-    def make(**options):
-        folder = save_text_encoder()
+    def make(labels=label_set, encoder=None, **fields):
+        encoder = encoder or save_text_encoder()
         torch.manual_seed(0)
-        model = model_from_text_encoder(folder, num_labels=len(label_set), **options)
-        processor = processor_from_text_encoder(folder, model.config)
-        model.set_labels(label_set, processor)
+        model = model_from_text_encoder(encoder, num_labels=len(labels), **fields)
+        processor = processor_from_text_encoder(encoder, model.config)
+        model.set_labels(labels, processor)
         return model, processor
 
     return make
+
+
+@pytest.fixture
+def arguments(tmp_path):
+    """Creates the arguments of a quiet Trainer on a CPU, which by default saves nothing."""
+    quiet = {"report_to": "none", "disable_tqdm": True, "use_cpu": True, "save_strategy": "no"}
+    return lambda **options: TrainingArguments(str(tmp_path / "run"), **quiet | options)
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,10 @@ import gzip
 import io
 import json
 import random
-import zipfile
 
 import datasets
 import pandas as pd
+from written_tables import zipped
 
 LABELS = ["parcel delivery", "refund", "broken pump", "invoice", "praise"]
 
@@ -42,13 +42,6 @@ def one_hot(rows, yes, no, names=LABELS):
 
 def lines(objects):
     return "".join(json.dumps(item) + "\n" for item in objects)
-
-
-def zipped(name, data):
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr(name, data)
-    return packed.getvalue()
 
 
 def parquet(rows, **features):
@@ -133,141 +126,91 @@ CLASSES = datasets.Sequence(datasets.ClassLabel(names=LABELS))
 KOREAN = [(f"소포 {number}", labels) for number, (_, labels) in enumerate(ONE)]
 SEMICOLONS = joined(ONE, "").to_csv(sep=";", index=False, lineterminator="\r\n")
 QUOTED = {"index": False, "quotechar": "'", "quoting": csv.QUOTE_ALL}
-NUMPY = frame(NONE_TO_TWO, lambda labels: "[" + " ".join(map(repr, labels)) + "]")
-OBJECTS = [{"text": text, "labels": as_objects(labels)} for text, labels in NONE_TO_TWO]
-PLAIN = [{"text": text, "labels": labels} for text, labels in NONE_TO_TWO]
+OBJECTS = lines({"text": text, "labels": as_objects(labels)} for text, labels in NONE_TO_TWO)
+PLAIN = lines({"text": text, "labels": labels} for text, labels in NONE_TO_TWO)
+MAKERS = {}
 
-# The documents, the name and content of the file, and the settings.
-MAKERS = {
-    "pandas": (NONE_TO_TWO, "a.csv", frame(NONE_TO_TWO).to_csv(), {}),
-    "NumPy": (NONE_TO_TWO, "a.csv", NUMPY.to_csv(), {}),
-    "Excel in Germany": (ONE, "a.csv", SEMICOLONS.encode("cp1252"), {}),
-    "Excel with sep": (
-        ONE_OR_TWO,
-        "a.csv",
-        "\ufeffsep=;\r\n" + joined(ONE_OR_TWO, "|").to_csv(sep=";", index=False),
-        {"separator": "|"},
-    ),
-    "Excel as Unicode text": (ONE, "a.txt", joined(ONE, "").to_csv(sep="\t", index=False).encode("utf-16"), {}),
-    "a report of Excel": (ONE, "a.csv", "\ufeffComplaints of 2024;\r\n;\r\n" + SEMICOLONS, {}),
-    "Kaggle": (NONE_TO_TWO, "train.csv", kaggle_toxic_comments(), {"text": ["comment_text"], "id": "id"}),
-    "a zip of Kaggle": (
-        NONE_TO_TWO,
-        "a.csv.zip",
-        zipped("a.csv", one_hot(NONE_TO_TWO, 1, 0).to_csv(index=False)),
-        {"labels": ["labels"]},
-    ),
-    "ETHOS": (NONE_TO_TWO, "a.csv", one_hot(NONE_TO_TWO, 0.83, 0.25).to_csv(sep=";", index=False), {}),
-    "crosses": (NONE_TO_TWO, "a.csv", one_hot(NONE_TO_TWO, "x", "").to_csv(index=False), {"labels": LABELS}),
-    "the Hub": (NONE_TO_TWO, "a.parquet", parquet(NONE_TO_TWO), {}),
-    "classes of the Hub": (NONE_TO_TWO, "a.parquet", parquet(numbered(NONE_TO_TWO), labels=CLASSES), {}),
-    "GoEmotions": (
-        ONE_OR_TWO,
-        "a.tsv",
-        go_emotions(),
-        {"text": ["1"], "labels": ["2"], "separator": ",", "label_file": "\n".join(LABELS)},
-    ),
-    "Reuters": (ONE_OR_TWO, "a.csv", joined(ONE_OR_TWO, "|").to_csv(index=False), {"separator": "|"}),
-    "Stack Overflow": (
-        ONE_OR_TWO,
-        "a.csv",
-        frame(ONE_OR_TWO, lambda labels: "".join(f"<{label}>" for label in labels)).to_csv(),
-        {},
-    ),
-    "movie genres": (NONE_TO_TWO, "a.csv", frame(NONE_TO_TWO, as_objects).to_csv(), {}),
-    "a database": (NONE_TO_TWO, "a.tsv", frame(NONE_TO_TWO, json.dumps).to_csv(sep="\t", index=False), {}),
-    "spaCy": (
-        NONE_TO_TWO,
-        "a.jsonl",
-        lines({"text": text, "cats": {name: float(name in gold) for name in LABELS}} for text, gold in NONE_TO_TWO),
-        {"labels": ["cats"]},
-    ),
-    "fastText": (WORDS, "a.txt", fasttext(WORDS), {}),
-    "no header": (
-        ONE,
-        "a.csv",
-        joined(ONE, "")[["labels", "text"]].to_csv(index=False, header=False),
-        {"columns": ["labels", "text"]},
-    ),
-    "no header, by number": (
-        ONE_OR_TWO,
-        "a.tsv",
-        joined(ONE_OR_TWO, " / ").to_csv(sep="\t", index=False, header=False),
-        {"text": ["1"], "labels": ["2"], "separator": "/"},
-    ),
-    "single quotes": (ONE_OR_TWO, "a.csv", joined(ONE_OR_TWO, "|").to_csv(**QUOTED), {"separator": "|"}),
-    "a column a label": (NONE_TO_TWO, "a.csv", three_columns(), {"labels": ["label1", "label2"]}),
-    "Label Studio": (NONE_TO_TWO, "a.csv", frame(NONE_TO_TWO, label_studio).to_csv(index=False), {}),
-    "Argilla": (
-        NONE_TO_TWO,
-        "a.jsonl",
-        lines({"text": text, "labels": argilla(labels)} for text, labels in NONE_TO_TWO),
-        {},
-    ),
-    "JSON lines with commas": (NONE_TO_TWO, "a.jsonl", lines(PLAIN).replace("}\n", "},\n"), {}),
-    "a list with a comma at its end": (NONE_TO_TWO, "a.json", "[" + lines(PLAIN).replace("}\n", "},\n") + "]", {}),
-    "JSON lines named .json": (NONE_TO_TWO, "a.json", lines(PLAIN), {}),
-    "packed objects": (NONE_TO_TWO, "a.jsonl.gz", gzip.compress(lines(OBJECTS).encode()), {}),
-    "arXiv": (
-        ARXIV,
-        "a.json",
-        kaggle_arxiv(ARXIV),
-        {"text": ["abstract"], "labels": ["categories"], "separator": "space"},
-    ),
-    "LibreOffice": (
-        NONE_TO_TWO,
-        "a.csv",
-        "\ufeff" + one_hot(NONE_TO_TWO, "0,83", "0,0").to_csv(sep=";", index=False),
-        {},
-    ),
-    "write.table of R": (
-        ONE,
-        "a.txt",
-        '"text" "labels"\n' + "".join(f'"{row}" "{text}" "{ids[0]}"\n' for row, (text, ids) in enumerate(ONE, 1)),
-        {},
-    ),
-    "names of rows of R": (
-        ONE,
-        "a.txt",
-        '"text"\t"labels"\n' + "".join(f'"r_{row}"\t"{text}"\t"{ids[0]}"\n' for row, (text, ids) in enumerate(ONE)),
-        {},
-    ),
-    "a survey": (NONE_TO_TWO, "a.csv", one_hot(NONE_TO_TWO, "ja", "nein").to_csv(sep=";", index=False), {}),
-    "merged cells": (NONE_TO_TWO, "a.csv", merged_cells(), {}),
-    "MySQL": (SAID, "a.csv", mysql(SAID), {}),
-    "Qualtrics": (
-        ONE,
-        "a.csv",
-        survey(["What\nhappened?", "Which topic?"], ['{"ImportId":"QID1_TEXT"}', '{"ImportId":"QID2"}']),
-        {},
-    ),
-    "HXL": (ONE, "a.csv", survey(["#meta+text", "#topic"]), {}),
-    "ClickHouse": (ONE, "a.csv", survey(["String", "LowCardinality(String)"]), {}),
-    "Orange": (ONE, "a.csv", survey(["string", "discrete"], ["meta", "class"]), {}),
-    "pandas with two rows of names": (ONE, "a.csv", "doc,gold\n" + joined(ONE, "").to_csv(index=False), {}),
-    "SurveyMonkey": (ONE, "a.csv", survey(["Open-Ended Response", "Response"]), {}),
-    "Markdown": (ONE, "a.md", "|text|labels|\n|:-|-:|\n" + "".join(f"|{text}|{ids[0]}|\n" for text, ids in ONE), {}),
-    "Korean mail": (KOREAN, "a.csv", joined(KOREAN, "").to_csv(index=False).encode("iso2022_kr"), {}),
-    "SQL Server": (ONE, "a.csv", survey(["----", "------"]) + "\n(80 rows affected)\n", {}),
-    "SharePoint": (
-        ONE_OR_TWO,
-        "a.csv",
-        frame(ONE_OR_TWO, lambda labels: f";#{';#'.join(labels)};#").to_csv(),
-        {"separator": ";#"},
-    ),
-    "REDCap": (NONE_TO_TWO, "a.csv", one_hot(NONE_TO_TWO, "Checked", "Unchecked").to_csv(index=False), {}),
-    "Excel-safe codes": (ONE, "a.csv", frame(ONE, lambda labels: f'="{labels[0]}"').to_csv(), {}),
-    "Drupal": (ONE, "a.csv", frame(ONE, lambda labels: f'<a href="/t/3">{labels[0]}</a>').to_csv(), {}),
-    "jsonlite": (
-        NONE_TO_TWO,
-        "a.json",
-        json.dumps([{"text": text, "labels": labels or {}} for text, labels in NONE_TO_TWO]),
-        {},
-    ),
-    "Zotero": (
-        NONE_TO_TWO,
-        "a.json",
-        json.dumps({"items": [{"text": t, "labels": [{"tag": label} for label in ids]} for t, ids in NONE_TO_TWO]}),
-        {},
-    ),
-}
+
+def add(maker, content, name="a.csv", rows=NONE_TO_TWO, **settings):
+    """Adds the table of a maker: its documents, the name and content of the file, and the settings to read it."""
+    MAKERS[maker] = rows, name, content, settings
+
+
+# A column of labels in each program's way.
+add("pandas", frame(NONE_TO_TWO).to_csv())
+add("NumPy", frame(NONE_TO_TWO, lambda labels: "[" + " ".join(map(repr, labels)) + "]").to_csv())
+add("movie genres", frame(NONE_TO_TWO, as_objects).to_csv())
+add("Label Studio", frame(NONE_TO_TWO, label_studio).to_csv(index=False))
+add("a database", frame(NONE_TO_TWO, json.dumps).to_csv(sep="\t", index=False), "a.tsv")
+add("Excel-safe codes", frame(ONE, lambda labels: f'="{labels[0]}"').to_csv(), rows=ONE)
+add("Drupal", frame(ONE, lambda labels: f'<a href="/t/3">{labels[0]}</a>').to_csv(), rows=ONE)
+tags = frame(ONE_OR_TWO, lambda labels: "".join(f"<{label}>" for label in labels))
+add("Stack Overflow", tags.to_csv(), rows=ONE_OR_TWO)
+choices = frame(ONE_OR_TWO, lambda labels: f";#{';#'.join(labels)};#")
+add("SharePoint", choices.to_csv(), rows=ONE_OR_TWO, separator=";#")
+add("Reuters", joined(ONE_OR_TWO, "|").to_csv(index=False), rows=ONE_OR_TWO, separator="|")
+add("single quotes", joined(ONE_OR_TWO, "|").to_csv(**QUOTED), rows=ONE_OR_TWO, separator="|")
+
+# Exports of spreadsheets.
+add("Excel in Germany", SEMICOLONS.encode("cp1252"), rows=ONE)
+marked = "\ufeffsep=;\r\n" + joined(ONE_OR_TWO, "|").to_csv(sep=";", index=False)
+add("Excel with sep", marked, rows=ONE_OR_TWO, separator="|")
+add("Excel as Unicode text", joined(ONE, "").to_csv(sep="\t", index=False).encode("utf-16"), "a.txt", ONE)
+add("a report of Excel", "\ufeffComplaints of 2024;\r\n;\r\n" + SEMICOLONS, rows=ONE)
+add("LibreOffice", "\ufeff" + one_hot(NONE_TO_TWO, "0,83", "0,0").to_csv(sep=";", index=False))
+add("merged cells", merged_cells())
+
+# A column for each label, or several columns of labels.
+add("Kaggle", kaggle_toxic_comments(), "train.csv", text=["comment_text"], id="id")
+packed = zipped("a.csv", one_hot(NONE_TO_TWO, 1, 0).to_csv(index=False))
+add("a zip of Kaggle", packed, "a.csv.zip", labels=["labels"])
+add("ETHOS", one_hot(NONE_TO_TWO, 0.83, 0.25).to_csv(sep=";", index=False))
+add("crosses", one_hot(NONE_TO_TWO, "x", "").to_csv(index=False), labels=LABELS)
+add("a survey", one_hot(NONE_TO_TWO, "ja", "nein").to_csv(sep=";", index=False))
+add("REDCap", one_hot(NONE_TO_TWO, "Checked", "Unchecked").to_csv(index=False))
+add("a column a label", three_columns(), labels=["label1", "label2"])
+
+# Data sets.
+add("the Hub", parquet(NONE_TO_TWO), "a.parquet")
+add("classes of the Hub", parquet(numbered(NONE_TO_TWO), labels=CLASSES), "a.parquet")
+by_number = {"text": ["1"], "labels": ["2"]}
+add("GoEmotions", go_emotions(), "a.tsv", ONE_OR_TWO, **by_number, separator=",", label_file="\n".join(LABELS))
+abstracts = {"text": ["abstract"], "labels": ["categories"]}
+add("arXiv", kaggle_arxiv(ARXIV), "a.json", ARXIV, **abstracts, separator="space")
+add("fastText", fasttext(WORDS), "a.txt", WORDS)
+
+# JSON.
+cats = ({"text": text, "cats": {name: float(name in gold) for name in LABELS}} for text, gold in NONE_TO_TWO)
+add("spaCy", lines(cats), "a.jsonl", labels=["cats"])
+add("Argilla", lines({"text": text, "labels": argilla(labels)} for text, labels in NONE_TO_TWO), "a.jsonl")
+add("JSON lines with commas", PLAIN.replace("}\n", "},\n"), "a.jsonl")
+add("a list with a comma at its end", "[" + PLAIN.replace("}\n", "},\n") + "]", "a.json")
+add("JSON lines named .json", PLAIN, "a.json")
+add("packed objects", gzip.compress(OBJECTS.encode()), "a.jsonl.gz")
+add("jsonlite", json.dumps([{"text": text, "labels": labels or {}} for text, labels in NONE_TO_TWO]), "a.json")
+items = [{"text": text, "labels": [{"tag": label} for label in labels]} for text, labels in NONE_TO_TWO]
+add("Zotero", json.dumps({"items": items}), "a.json")
+
+# Tables without a header, or with numbered rows.
+bare = joined(ONE, "")[["labels", "text"]].to_csv(index=False, header=False)
+add("no header", bare, rows=ONE, columns=["labels", "text"])
+bare = joined(ONE_OR_TWO, " / ").to_csv(sep="\t", index=False, header=False)
+add("no header, by number", bare, "a.tsv", ONE_OR_TWO, **by_number, separator="/")
+spaced = "".join(f'"{row}" "{text}" "{label}"\n' for row, (text, [label]) in enumerate(ONE, 1))
+add("write.table of R", '"text" "labels"\n' + spaced, "a.txt", ONE)
+tabbed = "".join(f'"r_{row}"\t"{text}"\t"{label}"\n' for row, (text, [label]) in enumerate(ONE))
+add("names of rows of R", '"text"\t"labels"\n' + tabbed, "a.txt", ONE)
+
+# Tables with rows below the header, or another way of quoting or encoding.
+questions = ["What\nhappened?", "Which topic?"]
+add("Qualtrics", survey(questions, ['{"ImportId":"QID1_TEXT"}', '{"ImportId":"QID2"}']), rows=ONE)
+add("HXL", survey(["#meta+text", "#topic"]), rows=ONE)
+add("ClickHouse", survey(["String", "LowCardinality(String)"]), rows=ONE)
+add("Orange", survey(["string", "discrete"], ["meta", "class"]), rows=ONE)
+add("SurveyMonkey", survey(["Open-Ended Response", "Response"]), rows=ONE)
+add("SQL Server", survey(["----", "------"]) + "\n(80 rows affected)\n", rows=ONE)
+add("pandas with two rows of names", "doc,gold\n" + joined(ONE, "").to_csv(index=False), rows=ONE)
+add("MySQL", mysql(SAID), rows=SAID)
+barred = "".join(f"|{text}|{label}|\n" for text, [label] in ONE)
+add("Markdown", "|text|labels|\n|:-|-:|\n" + barred, "a.md", ONE)
+add("Korean mail", joined(KOREAN, "").to_csv(index=False).encode("iso2022_kr"), rows=KOREAN)

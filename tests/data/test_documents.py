@@ -78,16 +78,6 @@ def test_a_malformed_line_is_reported_or_skipped(source, options, message):
     assert (len(readable), sum(report.left_out.values())) == (report.records, 1)
 
 
-def test_damaged_compressed_files_are_read_up_to_the_damage(tmp_path):
-    path = tmp_path / "lines.txt.gz"
-    path.write_bytes(gzip.compress(b"one\n" * 50_000)[:-20])
-    with pytest.raises(ValueError, match=r"lines.txt.gz: damaged after [\d,]+ records"):
-        list(read_documents(path))
-    report = ReadReport("skip")
-    assert {document.text for document in read_documents(path, report=report)} == {"one"}
-    assert report.left_out == {"damaged file": 1}
-
-
 def test_missing_files_and_unknown_formats_are_refused_at_once(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file at .*absent.txt"):
         read_documents(tmp_path / "absent.txt")

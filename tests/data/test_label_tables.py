@@ -19,12 +19,6 @@ def test_label_tables_may_have_any_format_and_columns(write, name):
     labels = load_labels(path, id="ui", name=["name_en", "name_de"], description=["synonyms", "note"])
     mouse = "Mouse; House Mouse" if name not in ("a.csv", "a.tsv") else "Mouse; House Mouse; Mouse"
     assert labels == LabelSet([Label("D3", "Mice", f"{mouse}; Small."), Label("D5", "Ratten")])
-    assert load_labels(path, id="ui", name="name_de").names == ["Mäuse", "Ratten"]
-
-
-@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
-def test_synonyms_may_be_a_list_or_a_semicolon_separated_cell(write, name):
-    path = write(name, rows=LABELS)
     labels = load_labels(path, id="ui", name="name_de", description="note", synonyms=["name_en", "synonyms"])
     assert [label.synonyms for label in labels] == [("Mice", "Mouse", "House Mouse", "Mouse"), ()]
     assert labels.texts == ["Mäuse: Small.", "Ratten"]
@@ -55,13 +49,6 @@ def test_a_column_of_another_type_is_left_out_with_a_note(write, column, value):
         [Label("u:1", "Mice"), Label("u:2", "Rats")]
     )
     assert report.notes == [f"columns not read: {column!r}" + (f" (with {value!r})" if column != "more" else "")]
-
-
-def test_parents_may_be_objects_with_an_id(write):
-    broader = [None, [{"id": "u:1", "name": "stars"}], {"uri": "u:1"}, {"@id": "u:1"}, [7, "u:1"]]
-    rows = [{"id": f"u:{number}", "name": str(number), "broader": cell} for number, cell in enumerate(broader, 1)]
-    labels = load_labels(write("a.json", rows=rows))
-    assert [label.broader for label in labels] == [(), ("u:1",), ("u:1",), ("u:1",), ("7", "u:1")]
 
 
 GERMAN, ENGLISH = {"@language": "de", "@value": "Mäuse"}, {"@language": "en", "@value": "Mice"}
@@ -97,30 +84,6 @@ def test_cells_that_programs_write_without_a_name_are_no_names(write, word):
     assert load_labels(path, report=ReadReport("skip")).texts == ["mice"]
 
 
-def test_columns_of_the_same_name_may_be_left_unread(write):
-    assert load_labels(write("a.csv", "id,name,note,note\n1,mice,a,b\n2,rats,a,b\n")).names == ["mice", "rats"]
-    with pytest.raises(ValueError, match=r"no column 'name', only id, name\.1, name\.2"):
-        load_labels(write("b.csv", "id,name,name\n1,mice,Mäuse\n"))
-
-
-def test_sections_of_settings_are_no_labels(write):
-    with pytest.raises(ValueError, match=r"a line has a number, a bullet, .*, such as '\[entities\]'"):
-        load_labels(write("annotation.conf", "[entities]\nPerson\nOrganization\n[relations]\n"))
-
-
-@pytest.mark.parametrize("quotes", ["\u201c\u201d", "\u201e\u201c", "\xab\xbb"])
-def test_typographic_quotes_are_no_part_of_names(write, quotes):
-    rows = [
-        f"{quotes[0]}{number}{quotes[1]},{quotes[0]}{name}{quotes[1]}\n" for number, name in enumerate(["mice", "rats"])
-    ]
-    labels = load_labels(write("a.csv", f"id,name\n{''.join(rows)}"))
-    assert (labels.ids, labels.names) == (["0", "1"], ["mice", "rats"])
-
-
-def test_a_text_of_labels_may_have_the_prefix_of_fasttext(write):
-    assert load_labels(write("labels.txt", "__label__mice\n__label__red_rats\n")).names == ["mice", "red_rats"]
-
-
 @pytest.mark.parametrize("name", ["labels.txt", "labels"])
 def test_a_text_has_a_label_on_each_line(write, name):
     report = ReadReport()
@@ -132,38 +95,116 @@ def test_a_text_has_a_label_on_each_line(write, name):
     ]
 
 
-@pytest.mark.parametrize(
-    ("content", "names"),
-    [
-        ("mice\u2028red rats", ["mice", "red rats"]),
-        ("# small\nmice\n#\nred rats\n", ["mice", "red rats"]),
-        ("#mice\n#rats\n1 star\n2 stars\n", ["#mice", "#rats", "1 star", "2 stars"]),
-        ("0-17\n18-25\n", ["0-17", "18-25"]),
-        ("grade 1\ngrade 2\n", ["grade 1", "grade 2"]),
-        ("1 Samuel\n2 Samuel\n1 Kings\n2 Kings\n", ["1 Samuel", "2 Samuel", "1 Kings", "2 Kings"]),
-        ("A. Mus\nB. Rat\nA. Cat\n", ["A. Mus", "B. Rat", "A. Cat"]),
-        ("1984\n2001\n", ["1984", "2001"]),
-        ("404: not found\nhello\n", ["404: not found", "hello"]),
-        ("label\ntext\ncategory\n", ["label", "text", "category"]),
-    ],
-)
-def test_unusual_lines_are_names(write, content, names):
-    assert load_labels(write("labels.txt", content)) == LabelSet.from_names(names)
+LINES_THAT_ARE_NAMES = {
+    "mice\u2028red rats": ["mice", "red rats"],
+    "# small\nmice\n#\nred rats\n": ["mice", "red rats"],
+    "#mice\n#rats\n1 star\n2 stars\n": ["#mice", "#rats", "1 star", "2 stars"],
+    "0-17\n18-25\n": ["0-17", "18-25"],
+    "grade 1\ngrade 2\n": ["grade 1", "grade 2"],
+    "1 Samuel\n2 Samuel\n1 Kings\n2 Kings\n": ["1 Samuel", "2 Samuel", "1 Kings", "2 Kings"],
+    "A. Mus\nB. Rat\nA. Cat\n": ["A. Mus", "B. Rat", "A. Cat"],
+    "1984\n2001\n": ["1984", "2001"],
+    "404: not found\nhello\n": ["404: not found", "hello"],
+    "label\ntext\ncategory\n": ["label", "text", "category"],
+    "__label__mice\n__label__red_rats\n": ["mice", "red_rats"],
+    '["mice", "rats"]': ["mice", "rats"],
+    '{"names": ["mice", "rats"], "_type": "ClassLabel"}': ["mice", "rats"],
+    '{"labels": ["mice", "rats"]}': ["mice", "rats"],
+}
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "id,name\n3,Mice\n",
-        "name\tid\tnote\nMice\t3\tsmall\n",
-        '"id";"name"\n3;Mice\n',
-        "| id | name |\n|----|:---|\n| 3 | Mice |\n",
-        "+----+------+\n| id | name |\n+----+------+\n|  3 | Mice |\n+----+------+\n",
+def name_of(content, usual):
+    """Returns the usual name of the file, or another if the content is JSON."""
+    return "labels.json" if content[0] in "[{" else usual
+
+
+@pytest.mark.parametrize("content", LINES_THAT_ARE_NAMES)
+def test_unusual_lines_and_lists_are_names(write, content):
+    labels = load_labels(write(name_of(content, "labels.txt"), content))
+    assert labels == LabelSet.from_names(LINES_THAT_ARE_NAMES[content])
+
+
+MICE, RATS = Label("3", "Mice"), Label("5", "Rats")
+OBJECTS = """{"id": 1, "name": "a"} {"id": 2, "name": "b", "broader": [{"id": "1", "name": "a"}]}
+{"id": 3, "name": "c", "broader": {"uri": "1"}} {"id": 4, "name": "d", "broader": {"@id": "1"}}
+{"id": 5, "name": "e", "broader": [7, "1"]}""".replace("} {", "}\n{")
+TABLES = {
+    'id,name\n3,"Cats &amp; <i>mice</i>"\n5,<guide> R&D;': [Label("3", "Cats & mice"), Label("5", "<guide> R&D;")],
+    "id,name,description\n3,Mice,10<sup>3</sup> a&nbsp;year;<br/>x < y\n": [Label("3", "Mice", "10^3 a year; x < y")],
+    "id,name,description,note,count\n3,Mice,small,fast,\n5,Rats,,fast,\n": [Label("3", "Mice", "small"), RATS],
+    "id,name,note,note\n3,Mice,a,b\n5,Rats,a,b\n": [MICE, RATS],
+    "id,name\n\u201c3\u201d,\u201cMice\u201d\n": [MICE],
+    "id,name\n\u201e3\u201c,\u201eMice\u201c\n": [MICE],
+    "id,name\n\xab3\xbb,\xabMice\xbb\n": [MICE],
+    "name\tid\tnote\nMice\t3\tsmall\n": [MICE],
+    '"id";"name"\n3;Mice\n': [MICE],
+    "| id | name |\n|----|:---|\n| 3 | Mice |\n": [MICE],
+    "+----+------+\n| id | name |\n+----+------+\n|  3 | Mice |\n+----+------+\n": [MICE],
+    "id,name\n3.0,Mice\n5.0,Rats\n": [MICE, RATS],
+    "id,name\n3.0,Mice\n5.1,Rats\n": [Label("3.0", "Mice"), Label("5.1", "Rats")],
+    "id,name,broader\n3,Mice,\n5,Rats,3.0\n": [MICE, Label("5", "Rats", broader=("3",))],
+    'id,name,broader\n="007",Mice,\n<http://a.org/1>,Rats,="007"\n,,\n,,\n': [
+        Label("007", "Mice"),
+        Label("http://a.org/1", "Rats", broader=("007",)),
     ],
-)
-def test_a_text_whose_first_line_names_the_columns_is_a_table(write, content):
-    labels = load_labels(write("labels.txt", content))
-    assert (labels.ids, labels.names) == (["3"], ["Mice"])
+    'id,name,synonyms\n3,Mice,"b; c, d ;; e\\;f;g\\\\;h\\i"\n5,Rats,\n': [
+        Label("3", "Mice", synonyms=("b", "c, d", "e;f", "g\\", "h\\i")),
+        RATS,
+    ],
+    OBJECTS: [
+        Label("1", "a"),
+        *(Label(number, name, broader=("1",)) for number, name in ["2b", "3c", "4d"]),
+        Label("5", "e", broader=("7", "1")),
+    ],
+    '[{"id": "3", "name": {"en-GB": "Mice", "fr": "souris"}}, {"id": "5", "name": {"en_US": "Rat", "en": "Rats"}}]': [
+        MICE,
+        RATS,
+    ],
+    '{"3": "Mice", "5": "Rats"}': [MICE, RATS],
+    '{"Mice": 1, "Rats": 0}': [Label("1", "Mice"), Label("0", "Rats")],
+    '{"hidden_size": 7, "id2label": {"3": "Mice", "5": "Rats"}}': [MICE, RATS],
+    '{"label2id": {"Mice": 0, "Rats": 1}}': [Label("0", "Mice"), Label("1", "Rats")],
+}
+
+
+@pytest.mark.parametrize("content", TABLES)
+@pytest.mark.parametrize("name", ["labels.txt", "labels.csv"])
+def test_tables_of_labels_are_read_as_they_are_written(write, name, content):
+    assert load_labels(write(name_of(content, name), content)) == LabelSet(TABLES[content])
+
+
+def test_columns_of_labels_can_be_chosen(write):
+    path = write("a.csv", "id,name,description,note\n3,Mice,small,fast\n5,Rats,,fast\n")
+    assert load_labels(path, description="note").texts == ["Mice: fast", "Rats: fast"]
+    assert load_labels(path, synonyms="description").texts == ["Mice", "Rats"]
+    assert load_labels(write("b.txt", "3;Mice\n5;Rats\n"), columns=["id", "name"]) == LabelSet([MICE, RATS])
+    binding = {"item": {"type": "uri", "value": "3"}, "itemLabel": {"xml:lang": "en", "value": "Mice"}}  # of SPARQL
+    assert load_labels(write("c.json", rows=[binding]), id="item", name="itemLabel") == LabelSet([MICE])
+
+
+REFUSED_TABLES = {
+    "Kennung;Bezeichnung\n1;M\xe4use\n": r"no column 'id', only .*choose columns with id=.* \(--label_id and",
+    "1,Mice\n2,Rats\n": r'no header: add it, or pass id="1", name="2" \(--label_id 1',
+    "id,name,name\n3,Mice,M\xe4use\n": r"no column 'name', only id, name\.1, name\.2",
+    '[{"id": {"q": 1}, "name": "Mice"}]': r"id must be text, got \{'q': 1\}",
+    '[{"id": "1", "name": "rodents", "children": [{"id": "2", "name": "mice"}]}]': (
+        "'children' has labels within labels: write a row for each, with"
+    ),
+    '{"detail": "Not found."}': "expected ",
+    '{"labels": []}': "expected ",
+    '["mice", ["rats"]]': "expected ",
+}
+
+
+@pytest.mark.parametrize("content", REFUSED_TABLES)
+def test_tables_that_cannot_be_read_are_refused(write, content):
+    with pytest.raises(ValueError, match=rf"labels\.\w+: .*{REFUSED_TABLES[content]}"):
+        load_labels(write(name_of(content, "labels.csv"), content))
+
+
+def test_yaml_is_no_text_of_labels(write):
+    with pytest.raises(ValueError, match=r"labels\.yml is YAML: .*labels as a JSON list of names"):
+        load_labels(write("labels.yml", "D3: mice\nD5: rats\n"))
 
 
 LISTED = "(a|each) line has a number, a bullet, quotes or other signs, such as .*(mice|rats|---|}|{|\\[)"
@@ -194,6 +235,7 @@ REFUSED = {
     'item {\n  name: "mice"\n}\n': LISTED,
     "labels = [\n  'mice',\n  'rats',\n];\n": LISTED,
     '[labels]\nmice = "Mice"\n': LISTED,
+    "[entities]\nmice\nrats\n[relations]\n": LISTED,
     'msgid "mice"\nmsgstr "rats"\n': LISTED,
     "label.1=mice\nlabel.2=rats\n": "each line has '=', such as 'label.1=mice'; if it is a table, name its",
 }
@@ -223,15 +265,6 @@ def test_the_only_column_of_a_table_without_a_header_is_named(write, name):
             load_labels(path)
     assert load_labels(path, columns=["name"], report=report).ids == ["mice", "red rats"]
     assert report.notes == []
-
-
-def test_yaml_is_no_text_of_labels(write):
-    with pytest.raises(ValueError, match=r"labels\.yml is YAML: .*labels as a JSON list of names"):
-        load_labels(write("labels.yml", "D3: mice\nD5: rats\n"))
-
-
-def test_a_text_may_be_a_table_without_a_header(write):
-    assert load_labels(write("labels.txt", "3;Mice\n5;Rats\n"), columns=["id", "name"]).names == ["Mice", "Rats"]
 
 
 @pytest.mark.parametrize("header", ["Labels", "NAME:", "Label name", "id", "Class_Names", "Schlagwort", "Категория"])
@@ -264,45 +297,10 @@ def test_unusual_content_is_noted(write, note):
     assert report.notes == [note]
 
 
-def test_labels_within_labels_are_refused(write):
-    rows = [{"id": "1", "name": "rodents", "children": [{"id": "2", "name": "mice"}]}]
-    with pytest.raises(ValueError, match=r"a\.json: 'children' has labels within labels: write a row for each, with"):
-        load_labels(write("a.json", rows=rows))
-
-
-def test_markup_is_no_part_of_texts(write):
-    row = {"id": "3", "name": "Cats &amp; <i>mice</i>", "description": "<p>10<sup>3</sup> a&nbsp;year,<br/>x < y</p>"}
-    labels = load_labels(write("a.csv", rows=[row, {"id": "5", "name": "<guide> R&D;", "description": ""}]))
-    assert labels.texts == ["Cats & mice: 10^3 a year, x < y", "<guide> R&D;"]
-
-
 def test_markup_of_saved_labels_remains(tmp_path):
     labels = LabelSet([Label("3", "R &amp; D", "<p>small</p>", synonyms=("a &lt; b",)), Label("5", "<i>Mus</i>")])
     save_labels(labels, tmp_path / "a.csv")
     assert load_labels(tmp_path / "a.csv") == labels
-
-
-@pytest.mark.parametrize(
-    ("content", "ids", "names"),
-    [
-        ('["mice", "rats"]', ["mice", "rats"], ["mice", "rats"]),
-        ('{"3": "mice", "5": "rats"}', ["3", "5"], ["mice", "rats"]),
-        ('{"mice": 1, "rats": 0}', ["1", "0"], ["mice", "rats"]),
-        ('{"names": ["mice", "rats"], "_type": "ClassLabel"}', ["mice", "rats"], ["mice", "rats"]),
-        ('{"labels": ["mice", "rats"]}', ["mice", "rats"], ["mice", "rats"]),
-        ('{"hidden_size": 7, "id2label": {"0": "mice", "1": "rats"}}', ["0", "1"], ["mice", "rats"]),
-        ('{"label2id": {"mice": 0, "rats": 1}}', ["0", "1"], ["mice", "rats"]),
-    ],
-)
-def test_json_may_be_a_list_of_names_or_have_names_by_number(write, content, ids, names):
-    labels = load_labels(write("labels.json", content))
-    assert (labels.ids, labels.names) == (ids, names)
-
-
-@pytest.mark.parametrize("content", ['{"detail": "Not found."}', '{"labels": []}', '["mice", ["rats"]]'])
-def test_other_json_is_refused(write, content):
-    with pytest.raises(ValueError, match=r"labels\.json: .*expected "):
-        load_labels(write("labels.json", content))
 
 
 WRITTEN_LISTS = {
@@ -325,57 +323,11 @@ def test_lists_written_as_text_are_lists(write, cells):
     assert described[1].description == "rat"
 
 
-def test_ids_that_pandas_wrote_as_decimal_numbers_are_whole(write):
-    assert load_labels(write("a.csv", "id,name\n3.0,Mice\n5.0,Rats\n")).ids == ["3", "5"]
-    assert load_labels(write("a.csv", "id,name\n3.0,Mice\n5.1,Rats\n")).ids == ["3.0", "5.1"]
-    parents = load_labels(write("a.csv", "id,name,broader\n3,Mice,\n5,Rats,3.0\n"))
-    assert [label.broader for label in parents] == [(), ("3",)]
-
-
-def test_ids_may_be_texts_of_excel_or_addresses_and_empty_rows_are_none(write):
-    labels = load_labels(write("a.csv", 'id,name,broader\n="007",Mice,\n<http://a.org/1>,Rats,="007"\n,,\n,,\n'))
-    assert [(label.id, label.broader) for label in labels] == [("007", ()), ("http://a.org/1", ("007",))]
-
-
-def test_ids_and_names_may_be_objects_with_a_value_as_of_sparql(write):
-    binding = {"item": {"type": "uri", "value": "u:1"}, "itemLabel": {"xml:lang": "en", "value": "Mice"}}
-    path = write("a.json", rows=[binding])
-    assert load_labels(path, id="item", name="itemLabel") == LabelSet([Label("u:1", "Mice")])
-    with pytest.raises(ValueError, match=r"id must be text, got \{'q': 1\}"):
-        load_labels(write("b.json", rows=[{"id": {"q": 1}, "name": "Mice"}]))
-
-
-def test_a_language_includes_its_regions(write):
-    names = [{"en-GB": "colour", "fr": "couleur"}, {"en_US": "flavor", "en": "taste"}]
-    rows = [{"id": str(number), "name": name} for number, name in enumerate(names)]
-    assert load_labels(write("a.json", rows=rows)).names == ["colour", "taste"]
-
-
-def test_a_missing_column_is_explained_by_the_flags_of_labels(write):
-    with pytest.raises(ValueError, match=r"a\.csv: no column 'id', only .*choose columns with id=.* \(--label_id and"):
-        load_labels(write("a.csv", "Kennung;Bezeichnung\n1;Mäuse\n"))
-    with pytest.raises(ValueError, match=r'no header: add it, or pass id="1", name="2" \(--label_id 1'):
-        load_labels(write("a.csv", "1,Mice\n2,Rats\n"))
-
-
 def test_names_that_differ_only_in_form_are_one_name(write):
     rows = [{"id": "1", "name": "cafe\u0301"}, {"id": "2", "name": "caf\xe9"}, {"id": "1", "name": "caf\xe9"}]
     report = ReadReport()
     assert load_labels(write("a.json", rows=rows), report=report).texts == ["caf\xe9: 1", "caf\xe9: 2"]
     assert (report.homonyms, report.left_out) == (2, {"repeated": 1})
-
-
-def test_a_column_of_descriptions_is_read_whatever_other_columns_exist(write):
-    row = {"id": "D3", "name": "Mice", "description": "small", "note": "fast", "count": ""}
-    path = write("a.csv", rows=[row, {**row, "id": "D5", "name": "Rats", "description": ""}])
-    assert load_labels(path).texts == ["Mice: small", "Rats"]
-    assert load_labels(path, description="note").texts == ["Mice: fast", "Rats: fast"]
-    assert load_labels(path, synonyms="description").texts == ["Mice", "Rats"]
-
-
-def test_semicolons_separate_synonyms_unless_escaped(write):
-    path = write("a.csv", 'id,name,synonyms\n1,a,"b; c, d ;; e\\;f;g\\\\;h\\i"\n2,b,\n')
-    assert [label.synonyms for label in load_labels(path)] == [("b", "c, d", "e;f", "g\\", "h\\i"), ()]
 
 
 def test_labels_with_the_same_name_are_distinguished_by_synonyms_or_ids(write):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import datasets
 import pytest
-from makers import LABELS, MAKERS, ONE, documents, frame, joined, zipped
+from makers import LABELS, MAKERS, ONE, documents, frame, joined
 
 from hf_gile.data import load_labels
 from hf_gile.data.table_source import TableSource
@@ -61,6 +61,36 @@ def test_tables_of_many_makers_are_read(maker, read):
     assert " such as '" in said
 
 
+# The name of a file, what is around its lines, a line, and the text of a line.
+LAYOUTS = {
+    "spaces before cells": ("a.csv", "text, labels\n{}", '"note {}, it", "{}"\n', "note {}, it"),
+    "quotations": ("a.csv", "“text”,“labels”\n{}", "“{}”,“{}”\n", "“{}”"),
+    "two marks, and the end of DOS": ("a.csv", "\ufeff\ufefftext,labels\u200b\r\n{}\x1a", "note {},{}\r\n", "note {}"),
+    "fastText, labels last": ("a.txt", "{}", "note {} __label__{}\n", "note {}"),
+    "fastText, a comma after labels": ("a.txt", "{}", "__label__{1} , note {0}\n", "note {}"),
+    "fastText": ("a.txt", "{}", "__label__{1} note {0}\n", "note {}"),
+    "Markdown": ("a.md", "| text | labels |\n|:---|---:|\n{}", "| note {} | {} |\n", "note {}"),
+    "Markdown without outer signs": ("a.txt", "text | labels\n--- | ---\n{}", " note {} | {} \n", "note {}"),
+    "MySQL": (
+        "table",
+        "+------+---+\n| text | labels |\n+------+---+\n{}+------+---+\n",
+        "| note {} | {} |\n",
+        "note {}",
+    ),
+    "empty columns": ("a.csv", "text;labels;;\n{};;;\n;;;\n", "note {};{}\n", "note {}"),
+    "an empty column": ("a.csv", "text;labels;\n{}", "note {};{}\n", "note {}"),
+    "empty rows": ("a.csv", "text;labels\n{};\n;\n" + ";\n" * 30, "note {};{}\n", "note {}"),
+}
+
+
+@pytest.mark.parametrize(("name", "around", "line", "text"), LAYOUTS.values(), ids=LAYOUTS)
+def test_layouts_are_no_part_of_documents(read, name, around, line, text):
+    lines = "".join(line.format(number, "ab"[number % 2]) for number in range(30))
+    parts, _, said = read(name, around.format(lines))
+    assert gold(parts) == {text.format(number): {"ab"[number % 2]} for number in range(30)}
+    assert "30 records from 1 file; left out: none" in said
+
+
 def test_what_a_table_looks_like_is_said_with_examples_and_the_flag_that_overrules(read):
     said = read("a.csv", csv_of(joined(TWO, ", "), sep=";").encode("cp1252"), separator=",")[2]
     lines = said.splitlines()
@@ -87,18 +117,6 @@ def test_the_layout_of_documents_is_not_that_of_the_label_file(read, encoding):
     assert sorted(labels.names) == ["b\u0131", "\xf6, a"]
 
 
-def test_a_workbook_is_refused_with_what_to_do(read):
-    with pytest.raises(ValueError, match=r"a\.xlsx is an Excel workbook: .*save it as \"CSV UTF-8\""):
-        read("a.xlsx", zipped("xl/workbook.xml", "<workbook/>"))
-
-
-def test_a_spreadsheet_of_libreoffice_is_refused_with_what_to_do(read):
-    content = zipped("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
-    for name in ("a.ods", "a.csv"):
-        with pytest.raises(ValueError, match=r"is a spreadsheet of LibreOffice: save it as CSV, .*--convert-to csv"):
-            read(name, content)
-
-
 @pytest.mark.parametrize("quotes", ["\u201c\u201d", "\u201e\u201c", "\xab\xbb"])
 @pytest.mark.parametrize("sign", [",", ";"])
 def test_typographic_quotes_are_around_cells(read, quotes, sign):
@@ -110,11 +128,6 @@ def test_typographic_quotes_are_around_cells(read, quotes, sign):
     parts, _, said = read("a.csv", table)
     assert gold(parts)[f"note 3{sign} \u201cso\u201d"] == {f"rats{sign} old"}
     assert "quote '\u201c'" in said
-
-
-def test_quotations_keep_their_quotes_but_labels_and_names_of_columns_do_not(read):
-    lines = "".join(f"\u201cnote {n}\u201d,\u201c{'ab'[n % 2]}\u201d\n" for n in range(30))
-    assert gold(read("a.csv", f"\u201ctext\u201d,\u201clabels\u201d\n{lines}")[0])["\u201cnote 3\u201d"] == {"b"}
 
 
 def test_names_above_several_options_are_no_column(read):
@@ -156,18 +169,6 @@ def test_labels_that_are_about_as_many_as_documents_are_noted_or_stop_the_run(re
         _, labels, lines = read("a.csv", content, **settings)
         assert len(labels) == number
         assert "hardly any" not in lines
-
-
-def test_lists_of_zeros_and_ones_get_the_names_of_the_label_file(read):
-    content = csv_of(frame(TWO, lambda labels: [int(name in labels) for name in LABELS]))
-    with pytest.raises(
-        ValueError, match=r"say which of 5 labels a document has, but not their names: pass a --label_file"
-    ):
-        read("a.csv", content)
-    names = "id,name\n" + "".join(f"{name},{name}\n" for name in LABELS)
-    parts, labels, _ = read("a.csv", content, names)
-    assert gold(parts) == sets(TWO)
-    assert set(labels.ids) == set(LABELS)
 
 
 def test_documents_without_labels_are_negatives_in_every_part(read):
@@ -215,36 +216,6 @@ def test_titles_and_comments_before_the_names_of_columns_are_skipped(read):
         read("a.csv", "comment,kind\n" + "".join(f"note {number},text\n" for number in range(9)))
 
 
-def test_spaces_after_the_delimiter_and_before_quotes_are_no_part_of_a_cell(read):
-    table = "text, labels\n" + "".join(f'"{n}, it", "a {n % 3}"\n' for n in range(30))
-    assert gold(read("a.csv", table)[0])["4, it"] == {"a 1"}
-
-
-@pytest.mark.parametrize("line", ["note {} __label__{}\n", "__label__{1} , note {0}\n", "__label__{1} note {0}\n"])
-def test_fasttext_may_have_its_labels_at_the_end_or_before_a_comma(read, line):
-    table = "".join(line.format(n, "ab"[n % 2]) for n in range(30))
-    assert gold(read("a.txt", table)[0])["note 3"] == {"b"}
-
-
-@pytest.mark.parametrize(
-    ("rows", "name"),
-    [
-        ("| text | labels |\n|:---|---:|\n{}", "a.md"),
-        ("text | labels\n--- | ---\n{}", "a.txt"),
-        ("+------+------+\n| text | labels |\n+------+------+\n{}+------+------+\n", "table"),
-    ],
-)
-def test_the_rules_of_markdown_and_of_databases_are_no_documents(read, rows, name):
-    outer = "|" if name != "a.txt" else ""
-    lines = [f"{outer} note {number} | {'ab'[number % 2]} {outer}\n" for number in range(30)]
-    assert gold(read(name, rows.format("".join(lines)))[0]) == {f"note {n}": {"ab"[n % 2]} for n in range(30)}
-
-
-def test_a_byte_order_mark_may_be_repeated_and_a_file_may_end_as_in_dos(read):
-    lines = "".join(f"note {number},{'ab'[number % 2]}\r\n" for number in range(30))
-    assert len(gold(read("a.csv", f"\ufeff\ufefftext,labels\u200b\r\n{lines}\x1a")[0])) == 30
-
-
 def test_a_saved_dataset_is_a_dataset_not_files(tmp_path):
     rows = documents(60, low=1)
     saved = datasets.Dataset.from_pandas(frame(rows))
@@ -289,16 +260,6 @@ def test_a_last_row_with_totals_is_no_document(read, last):
     assert len(gold(read("a.csv", f"{table}another text,refund\n")[0])) == 32
 
 
-@pytest.mark.parametrize(
-    "table", ["text;labels;;\n{};;;\n;;;\n", "text;labels;\n{}", "text;labels\n{};\n;\n" + ";\n" * 30]
-)
-def test_empty_rows_and_columns_of_spreadsheets_are_left_out(read, table):
-    lines = "".join(f"note {n};{'ab'[n % 2]}\n" for n in range(30))
-    parts, _, said = read("a.csv", table.format(lines))
-    assert gold(parts) == {f"note {n}": {"ab"[n % 2]} for n in range(30)}
-    assert "30 records from 1 file; left out: none" in said
-
-
 def test_totals_below_columns_of_zeros_and_ones_do_not_hide_what_these_are(read):
     table = "text,rude,threat\n" + "".join(f"text {row},{row % 2},{row % 3 // 2}\n" for row in range(30))
     with pytest.raises(ValueError, match="the last row has totals"):
@@ -310,8 +271,8 @@ def test_totals_below_columns_of_zeros_and_ones_do_not_hide_what_these_are(read)
 @pytest.mark.parametrize("separator", [";", None])
 def test_entities_in_labels_are_read_as_characters(read, separator):
     names = ["arts &amp; crafts", "rock &#39;n&#39; roll"]
-    rows = [[f"text {row}", ";".join(names[row % 2 :]) if separator else names[row % 2]] for row in range(30)]
-    table = "text,labels\n" + "".join(f"{text},{label}\n" for text, label in rows)
+    cells = [";".join(names[row % 2 :]) if separator else names[row % 2] for row in range(30)]
+    table = "text,labels\n" + "".join(f"text {row},{cell}\n" for row, cell in enumerate(cells))
     parts, _, said = read("a.csv", table, separator=separator)
     assert set().union(*gold(parts).values()) == {"arts & crafts", "rock 'n' roll"}
     assert "&amp;" not in said

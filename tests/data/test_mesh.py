@@ -82,7 +82,7 @@ def ascii_mesh(descriptors=DESCRIPTORS):
     return "\n".join(records)
 
 
-def json_lines(descriptors=DESCRIPTORS, **more):
+def json_lines(descriptors=DESCRIPTORS):
     rows = [
         {
             "ui": descriptor.ui,
@@ -95,7 +95,7 @@ def json_lines(descriptors=DESCRIPTORS, **more):
         }
         for descriptor in descriptors
     ]
-    return "\n".join(json.dumps(row | more, ensure_ascii=False) for row in rows)
+    return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
 
 
 CONTENTS = {"desc2024.xml": xml(), "d2024.bin": ascii_mesh(), "mesh.jsonl": json_lines()}

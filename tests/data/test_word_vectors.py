@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from small_vectors import MISMATCHES, VECTORS, WORDS, check_read
 
-from hf_gile import GileConfig, GileModel, GileProcessor, build_tokenizer
+from hf_gile import build_tokenizer
 from hf_gile.data import ReadReport, WordVectors, load_word_vectors
-from hf_gile.training import set_word_vectors
 
 
 @pytest.fixture
@@ -18,11 +17,6 @@ def write(tmp_path):
         return tmp_path / "english.npz"
 
     return write_file
-
-
-def test_words_and_vectors_of_arrays_are_read(write):
-    got = load_word_vectors(write(VECTORS.astype(np.float64)))
-    check_read(got)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +87,9 @@ def test_texts_are_read(load, name, data):
     assert np.array_equal(first.vectors, VECTORS[:2])
 
 
-def test_max_words_limits_the_rows_of_packed_arrays(write, load):
-    packed = gzip.compress(write().read_bytes())
+def test_packed_arrays_are_read_up_to_max_words(write, load):
+    packed = gzip.compress(write(VECTORS.astype(np.float64)).read_bytes())
+    check_read(load(packed, "english.npz.gz"))
     assert load(packed, "english.npz.gz", max_words=2).words == WORDS[:2]
     with pytest.raises(ValueError, match="max_words must be a positive number or None, got 0"):
         load(packed, "english.npz.gz", max_words=0)
@@ -110,12 +105,7 @@ def test_words_are_read_unchanged(load):
     assert load("à 1\nü 2\n".encode("cp1252"), encoding="windows-1252").words == ["à", "ü"]
 
 
-def test_words_may_contain_spaces_as_in_glove_840b(load):
-    text = b"the 1 2 3\n. . . 4 5 6\nat name@domain.com 7 8 9\n"
-    for header in (b"", b"3 3\n"):
-        got = load(header + text)
-        assert got.words == ["the", ". . .", "at name@domain.com"]
-        assert got.vectors.tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+SPACES = "the 1 2 3\n. . . 4 5 6\nat name@domain.com 7 8 9\n"  # as in GloVe 840B
 
 
 @pytest.mark.parametrize(
@@ -125,11 +115,14 @@ def test_words_may_contain_spaces_as_in_glove_840b(load):
         ("7 3\nthe 4\nof 5", ["7", "the", "of"], 1),
         ("1984 3 5\nthe 4 6\nof 5 7", ["1984", "the", "of"], 2),
         ("17 1 2\n4 3 4", ["17", "4"], 2),
+        (SPACES, ["the", ". . .", "at name@domain.com"], 3),
+        (f"3 3\n{SPACES}", ["the", ". . .", "at name@domain.com"], 3),
     ],
 )
-def test_a_first_line_of_two_numbers_may_be_a_header(load, text, words, size):
+def test_a_first_line_of_two_numbers_may_be_a_header_and_words_may_have_spaces(load, text, words, size):
     got = load(text.encode(), "glove.txt")
     assert (got.words, got.vectors.shape) == (words, (len(words), size))
+    assert got.vectors[-1, -1] == float(text.split()[-1])
 
 
 GOOD = "a 1 2 3\nb 1 2 3\n"
@@ -223,13 +216,3 @@ def test_normalized_words_equal_those_of_the_tokenizer():
     assert [*map(tokenizer.tokenize, ("THE", "77", "Fish", "STRAßE"))] == [["the"], ["NUM"], ["fish"], ["straße"]]
     with pytest.raises(ValueError, match=r"none of 2 words is a single word of the tokenizer: \['\.', '\?'\]"):
         WordVectors([".", "?"], vectors[:2]).normalized()
-
-
-def test_a_model_takes_the_table(load):
-    words, vectors = load(b"The 1 2\n, 3 4\nmilk 5 6\n").normalized().table()
-    tokenizer = build_tokenizer(vocabulary=words)
-    config = GileConfig(vocab_size=len(words), embedding_size=2, text_encoder_type="wan")
-    model = GileModel(config)
-    set_word_vectors(model, vectors)
-    ids = GileProcessor.for_config(tokenizer, config)("The milk, cold", return_tensors="pt")["input_ids"]
-    assert model.get_input_embeddings()(ids).tolist() == [[[1, 2], [5, 6], [3, 4]]]

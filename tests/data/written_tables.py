@@ -1,7 +1,9 @@
 """Writes tables in every format."""
 
 import gzip
+import io
 import json
+import zipfile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,6 +32,13 @@ def content(name, rows=ROWS, **options):
         text = "".join(delimiter.join(line) + "\n" for line in lines)
     packed = text.encode()
     return gzip.compress(packed) if name.endswith(".gz") else packed
+
+
+def zipped(name, data):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr(name, data)
+    return packed.getvalue()
 
 
 def cell(value):

@@ -5,14 +5,10 @@ returns, or raises a ValueError or OSError of the package with less than 2,000 c
 another exception, a warning, an error of a library, or more memory or processor time than the limits.
 
 The default tests run a few cases of each target; the slow tests and benchmarks/reliability.py run thousands, in a
-process with system limits. To run a single target:
+process with system limits. To run a single target, and see the smallest case of each kind of crash:
 
     python tests/fuzz/fuzzing.py TARGET --cases 5000 --seed 1
-
-To add targets, list a module of this folder in MODULES; the module has a list TARGETS.
 """
-
-from __future__ import annotations
 
 import argparse
 import importlib
@@ -26,48 +22,35 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 sys.path.append(str(Path(__file__).parents[2] / "recipes"))  # for their readers
 
-MODULES = ("reader_targets", "model_targets")
-"""Modules with targets."""
-
+MODULES = ("reader_targets", "model_targets")  # each with a list TARGETS
 LONGEST_MESSAGE = 2_000
-CASE_SECONDS = 10
-"""Maximum processor time of a case."""
-HEADROOM = 1 << 30
-"""Bytes of address space that a limited process may allocate after its first cases."""
+CASE_SECONDS = 10  # of processor time
+HEADROOM = 1 << 30  # bytes that a limited process may allocate after its first cases
 
 PROFILE = settings(
     database=None, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), print_blob=False
 )
 
 
-@dataclass(frozen=True)
-class Target:
-    """A fuzz target.
-
-    Args:
-        name: Name of the target.
-        section: Section of docs/reliability.md that lists it.
-        cases: Draws cases.
-        attempt: Tries a case.
-        long: Number of cases in the slow tests.
-    """
+class Target(NamedTuple):
+    """A fuzz target, in a section of docs/reliability.md."""
 
     name: str
     section: str
-    cases: SearchStrategy[Any]
-    attempt: Callable[[Any], object]
-    long: int = 100
+    cases: SearchStrategy
+    attempt: Callable
+    long: int = 100  # number of cases in the slow tests
 
 
 class Crash(AssertionError):
@@ -78,24 +61,13 @@ class TooSlow(BaseException):
     """A case took too long; not an `Exception`, so that readers do not catch it."""
 
 
-def targets() -> dict[str, Target]:
+def targets():
     """Returns all targets by name."""
     return {target.name: target for module in MODULES for target in importlib.import_module(module).TARGETS}
 
 
-def tried(target: Target, case: Any) -> str:
-    """Tries a case.
-
-    Args:
-        target: The target.
-        case: A case of the target.
-
-    Returns:
-        `"taken"`, or `"refused"` for invalid input.
-
-    Raises:
-        Crash: For any other result.
-    """
+def tried(target, case):
+    """Tries a case; returns "taken", or "refused" for invalid input, and raises a `Crash` for any other result."""
     try:
         with _limited_time(), warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -106,29 +78,20 @@ def tried(target: Target, case: Any) -> str:
         message = str(error)
         if type(error).__module__ != "builtins" or isinstance(error, UnicodeError):
             raise Crash(f"an error of a library, {_kind(error)}: {message[:200]}") from error
-        if len(message) > LONGEST_MESSAGE:
+        if not 0 < len(message) <= LONGEST_MESSAGE:
             raise Crash(f"a message of {len(message):,} characters: {message[:200]}") from error
-        if not message:
-            raise Crash(f"a {type(error).__name__} without a message") from error
         return "refused"
     except (Exception, TooSlow) as error:
         raise Crash(f"{_kind(error)}: {str(error)[:200]}") from error
     return "taken"
 
 
-def run(names: Iterable[str], cases: int | None, start: int) -> dict[str, dict[str, Any]]:
-    """Tries many cases of targets sequentially, in a process with system limits.
+def run(names, cases, start):
+    """Tries many cases of targets sequentially, by default `Target.long`, in a process with system limits.
 
-    Args:
-        names: Names of the targets.
-        cases: Number of cases per target; by default `Target.long`.
-        start: Seed, which determines the cases.
-
-    Returns:
-        By target name: `cases`, `taken`, `refused`, `crashes` (their number by kind), `peak_mib` (memory growth of the
-        process) and `seconds` of processor time.
+    Returns, by name of the target, `cases`, `taken`, `refused`, `crashes` (their number by kind), `peak_mib` (memory
+    growth of the process) and `seconds` of processor time.
     """
-    names = list(names)
     flags = [*names, "--seed", str(start), *([] if cases is None else ["--cases", str(cases)])]
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", __file__, *flags],
@@ -144,49 +107,45 @@ def run(names: Iterable[str], cases: int | None, start: int) -> dict[str, dict[s
     return results
 
 
-def _run_here(target: Target, cases: int, start: int, show: bool) -> dict[str, Any]:
-    counts = {"taken": 0, "refused": 0}
-    crashes: dict[str, int] = {}
-    smallest: dict[str, tuple[str, str]] = {}
+def _run_here(target, cases, start):
+    counts, crashes, smallest = Counter(), Counter(), {}
 
-    def attempt(case: Any) -> None:
+    def attempt(case):
         try:
             counts[tried(target, case)] += 1
         except Crash as error:
             kind = _describe(error)
-            crashes[kind] = crashes.get(kind, 0) + 1
-            text = repr(case)
-            if kind not in smallest or len(text) < len(smallest[kind][0]):
-                smallest[kind] = text, "".join(traceback.format_exception(error.__cause__ or error))
+            crashes[kind] += 1
+            example = repr(case), "".join(traceback.format_exception(error.__cause__ or error))
+            smallest[kind] = min(example, smallest.get(kind, example), key=lambda pair: len(pair[0]))
 
-    def draw(number: int, first: int) -> None:
-        seed(first)(
-            settings(PROFILE, derandomize=False, max_examples=number, phases=[Phase.generate])(
-                given(target.cases)(attempt)
-            )
-        )()
+    def draw(number, first):
+        profile = settings(PROFILE, derandomize=False, max_examples=number, phases=[Phase.generate])
+        seed(first)(profile(given(target.cases)(attempt)))()
 
     draw(min(20, cases), start + 1)  # initial memory of libraries
     before, began = _memory(), time.process_time()
-    counts.update(taken=0, refused=0)
+    counts.clear()
     crashes.clear()
-    resource.setrlimit(resource.RLIMIT_AS, (_address_space() + HEADROOM, resource.RLIM_INFINITY))
+    address_space = _status("VmSize") * 1024
+    resource.setrlimit(resource.RLIMIT_AS, (address_space + HEADROOM, resource.RLIM_INFINITY))
     draw(cases, start)
-    if show:
-        for kind, (text, trace) in smallest.items():
-            sys.stderr.write(f"{kind}\n{text[:1000]}\n{trace[-3000:]}\n")
+    for kind in crashes:
+        case, trace = smallest[kind]
+        sys.stderr.write(f"{kind}\n{case[:1000]}\n{trace[-3000:]}\n")
     return {
-        "cases": sum(counts.values()) + sum(crashes.values()),
-        **counts,
+        "cases": counts.total() + crashes.total(),
+        "taken": counts["taken"],
+        "refused": counts["refused"],
         "crashes": crashes,
-        "peak_mib": round(max(0.0, _high_water_mark() - before), 1),
+        "peak_mib": round(max(0.0, _status("VmHWM") / 1024 - before), 1),
         "seconds": round(time.process_time() - began, 1),
     }
 
 
 @contextmanager
-def _limited_time() -> Iterator[None]:
-    def stop(*_: object) -> None:
+def _limited_time():
+    def stop(*_):
         raise TooSlow(f"more than {CASE_SECONDS} s of processor time")
 
     before = signal.signal(signal.SIGVTALRM, stop)
@@ -198,12 +157,12 @@ def _limited_time() -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def _kind(error: BaseException) -> str:
+def _kind(error):
     module = type(error).__module__
     return type(error).__name__ if module == "builtins" else f"{module}.{type(error).__name__}"
 
 
-def _describe(error: Crash) -> str:
+def _describe(error):
     """Describes a crash by its exception and the last frame in the package, equal for all cases of a fault."""
     cause = error.__cause__ or error
     frames = [frame for frame in traceback.extract_tb(cause.__traceback__) if "/hf_gile" in frame.filename]
@@ -212,37 +171,28 @@ def _describe(error: Crash) -> str:
     return re.sub("[0-9][0-9,]*", "N", kind) + where
 
 
-def _high_water_mark() -> float:
-    return _status("VmHWM") / 1024
-
-
-def _memory() -> float:
-    with suppress(OSError):  # resets the high-water mark, if permitted
+def _memory():
+    """Returns the resident MiB of this process, from which its high-water mark starts again, if permitted."""
+    with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     return _status("VmRSS") / 1024
 
 
-def _address_space() -> int:
-    return _status("VmSize") * 1024
-
-
-def _status(name: str) -> int:
+def _status(name):
     lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
 
-def main() -> None:
+def main():
     """Tries cases of targets, and prints the results as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="+", metavar="TARGET")
     parser.add_argument("--cases", type=int, help="of each; by default as many as each target says")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--show", action="store_true", help="print the smallest case of each kind of crash")
     options = parser.parse_args()
     known = targets()
     for name in options.targets:
-        target = known[name]
-        result = _run_here(target, options.cases or target.long, options.seed, options.show)
+        result = _run_here(known[name], options.cases or known[name].long, options.seed)
         sys.stdout.write(json.dumps(result) + "\n")
         sys.stdout.flush()
 

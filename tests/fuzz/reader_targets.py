@@ -2,20 +2,18 @@
 
 # ruff: noqa: E501 (literal files)
 
-from __future__ import annotations
-
 import atexit
 import io
 import json
 import pickle
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from fuzzing import Crash, Target
 from hypothesis import strategies as st
 from mutations import mutated
@@ -54,30 +52,15 @@ _LABELS = LabelSet(
 )
 
 
-def reading(
-    name: str,
-    file: str,
-    files: Sequence[bytes],
-    read: Callable[[Path], Any],
-    tokens: Sequence[bytes] = (),
-    **options: Any,
-) -> Target:
-    """Creates the target of a reader, whose errors must name the file.
+def reading(name, file, files, read, tokens=()):
+    """Creates the target of a reader of a whole file, whose errors must name the file.
 
-    Args:
-        name: Name of the target.
-        file: Name of the file.
-        files: Valid files.
-        read: Reads the whole file.
-        tokens: Meaningful tokens of the format.
-        options: See `Target`.
+    Files are valid; tokens mean something in their format.
     """
-    return Target(
-        name, "Readers", mutated(files, tokens), partial(_attempt, file=f"{name}-{file}", read=read), **options
-    )
+    return Target(name, "Readers", mutated(files, tokens), partial(_attempt, file=f"{name}-{file}", read=read))
 
 
-def _attempt(data: bytes, file: str, read: Callable[[Path], Any]) -> None:
+def _attempt(data, file, read):
     path = FOLDER / file
     path.write_bytes(data)
     try:
@@ -88,7 +71,7 @@ def _attempt(data: bytes, file: str, read: Callable[[Path], Any]) -> None:
         raise
 
 
-def _saved(suffix: str) -> bytes:
+def _saved(suffix):
     path = FOLDER / f"saved{suffix}"
     (save_labels if suffix == ".csv" else LabelSet.save)(_LABELS, path)
     return path.read_bytes()
@@ -110,7 +93,7 @@ _DRAWN = st.builds(
 )
 
 
-def _round_trip(labels: list[Label]) -> None:
+def _round_trip(labels):
     path = FOLDER / "round-trip.jsonl"
     label_set = LabelSet(labels)
     label_set.save(path)
@@ -163,28 +146,25 @@ _XMC = {
 }
 
 
-def _pickles() -> list[bytes]:
+def _pickles():
     values = [(_WORDS, _VECTORS.tolist()), (np.array(_WORDS), list(_VECTORS)), [{"a": {1, 2}}, (None, 1.5)]]
     return [pickle.dumps(value, protocol) for value in values for protocol in (0, 2, 4, 5)]
 
 
-def _npz(**arrays: Any) -> bytes:
+def _npz(**arrays):
     sink = io.BytesIO()
     np.savez_compressed(sink, **arrays)
     return sink.getvalue()
 
 
-def _parquet() -> bytes:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def _parquet():
     sink = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(_ROWS), sink)
     return sink.getvalue()
 
 
-def _xmc(name: str) -> Callable[[Path], None]:
-    def read(path: Path) -> None:
+def _xmc(name):
+    def read(path):
         folder = FOLDER / f"xmc-{name}"
         folder.mkdir(exist_ok=True)
         for other, content in _XMC.items():
@@ -202,8 +182,8 @@ def _xmc(name: str) -> Callable[[Path], None]:
     return read
 
 
-def _all(read: Callable[..., Any], **options: Any) -> Callable[[Path], None]:
-    def run(path: Path) -> None:
+def _all(read, **options):
+    def run(path):
         result = read(path, **options)
         for _ in result[0] if options else result:
             pass
@@ -218,19 +198,7 @@ _annif = _all(load_annif, streaming=True)
 _INDEXES = {"indptr": np.array([0, 2, 3]), "indices": np.array([0, 1, 1])}
 _CSR = {"format": np.array("csr"), "shape": np.array([2, 2]), **_INDEXES}
 _MARKUP = [b"<PubmedArticle>", b"</Article>", b"<PMID>", b"<!DOCTYPE r [", b"<!ENTITY a 'b'>", b"&a;", b"<![CDATA["]
-_RDF_TOKENS = [
-    b"@prefix",
-    b"skos:",
-    b"@en",
-    b"ex:1",
-    b"_:a",
-    b"[ ",
-    b" ]",
-    b'"""',
-    b"<http://example.org/1>",
-    b"^^",
-    b"( ",
-]
+_RDF_TOKENS = [b"@prefix", b"skos:", b"@en", b"ex:1", b"_:a", b"[ ", b" ]", b'"""', b"<http://a.org/1>", b"^^", b"( "]
 _OPCODES = [
     bytes([code])
     for code in b"NKMJGXUVCB(t]})e.uRbcrqhj0\x80\x85\x86\x87\x88\x89\x8a\x8c\x8d\x8e\x8f\x90\x91\x93\x94\x95\x96"

@@ -11,47 +11,52 @@ import json
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
+LARGE = (".safetensors", ".png")
 
-@dataclass(frozen=True)
-class Token:
+
+class Token(NamedTuple):
     user: str
     role: str = "write"
-    organisations: tuple[str, ...] = ()
+    organisations: tuple = ()
 
-    def may_write(self, namespace: str) -> bool:
-        return self.role == "write" and namespace in (self.user, *self.organisations)
+    @property
+    def namespaces(self):
+        return {self.user, *self.organisations}
 
 
-@dataclass(frozen=True)
-class Stored:
+class Stored(NamedTuple):
     """A file: its bytes, and whether they are stored in LFS."""
 
     data: bytes
     is_large: bool = False
 
     @property
-    def sha256(self) -> str:
+    def sha256(self):
         return hashlib.sha256(self.data).hexdigest()
 
     @property
-    def blob(self) -> str:
-        """Returns the git id of the file, or of its LFS pointer."""
+    def blob(self):
+        """The git id of the file, or of its LFS pointer."""
         data = self.data
         if self.is_large:
             data = f"version https://git-lfs.github.com/spec/v1\noid sha256:{self.sha256}\nsize {len(data)}\n".encode()
         return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
 
+    @property
+    def oid(self):
+        return self.sha256 if self.is_large else self.blob
 
-@dataclass(frozen=True)
-class Commit:
-    files: dict[str, Stored]
+
+class Commit(NamedTuple):
+    files: dict
     parent: str | None
     title: str
 
@@ -59,30 +64,26 @@ class Commit:
 @dataclass
 class Repository:
     private: bool
-    commits: dict[str, Commit] = field(default_factory=dict)
-    branches: dict[str, str] = field(default_factory=dict)
-    tags: dict[str, str] = field(default_factory=dict)
-    pulls: dict[str, str] = field(default_factory=dict)
+    commits: dict = field(default_factory=dict)
+    branches: dict = field(default_factory=dict)
+    tags: dict = field(default_factory=dict)
+    pulls: dict = field(default_factory=dict)
 
-    def at(self, revision: str) -> str | None:
+    def at(self, revision):
         """Returns the commit of a branch, a tag, a pull request or a commit id."""
-        for refs in (self.branches, self.tags, self.pulls):
-            if revision in refs:
-                return refs[revision]
-        return revision if revision in self.commits else None
+        refs = self.pulls | self.tags | self.branches
+        return refs.get(revision, revision if revision in self.commits else None)
 
-    def add(self, files: dict[str, Stored], parent: str | None, title: str) -> str:
+    def add(self, files, parent, title):
         listing = sorted((path, stored.blob) for path, stored in files.items())
         oid = hashlib.sha1(repr((parent, title, listing, len(self.commits))).encode()).hexdigest()
         self.commits[oid] = Commit(files, parent, title)
         return oid
 
-    def files(self, revision: str = "main") -> dict[str, bytes]:
-        oid = self.at(revision)
-        assert oid is not None
-        return {path: stored.data for path, stored in self.commits[oid].files.items()}
+    def files(self, revision="main"):
+        return {path: stored.data for path, stored in self.commits[self.at(revision)].files.items()}
 
-    def history(self, revision: str = "main") -> list[str]:
+    def history(self, revision="main"):
         """Returns the titles of the commits, newest first."""
         titles, oid = [], self.at(revision)
         while oid is not None:
@@ -93,377 +94,121 @@ class Repository:
 
 @dataclass
 class Fault:
-    """A fault of the next requests that match a pattern.
-
-    Attributes:
-        request: Pattern of method and path, such as `"POST .*/commit/"`.
-        status: Status of an answer that is sent without handling the request.
-        code: Error code of the Hub.
-        cut: Number of bytes of the body to read before the connection is closed.
-        lose: Whether to handle the request, and then close the connection.
-        times: Number of requests.
-        before: Called with the Hub before the request, to simulate a concurrent change.
-    """
+    """A fault of the next requests that match a pattern of method and path, such as `"POST .*/commit/"`."""
 
     request: str
-    status: int = 0
-    code: str = ""
-    cut: int | None = None
-    lose: bool = False
+    status: int = 0  # of an answer that is sent without handling the request
+    cut: int | None = None  # number of bytes of the body to read before the connection is closed
+    lose: bool = False  # whether to handle the request, and then close the connection
     times: int = 1
-    before: Callable[[Any], None] | None = None
+    before: Callable | None = None  # called with the Hub before the request, to simulate a concurrent change
 
 
 class LoopbackHub:
-    """The state of the Hub, and the requests it received.
+    """The state of the Hub, and the requests it received."""
 
-    Args:
-        tokens: Valid tokens.
-    """
-
-    def __init__(self, tokens: dict[str, Token]) -> None:
+    def __init__(self, tokens):
         self.tokens = tokens
-        self.large = (".safetensors", ".png")
-        self.repositories: dict[str, Repository] = {}
-        self.objects: dict[str, bytes] = {}
-        self.faults: list[Fault] = []
-        self.requests: list[str] = []
-        self.unknown: list[str] = []
+        self.repositories = {}
+        self.objects = {}
+        self.faults = []
+        self.requests = []
+        self.unknown = []
         self.lock = threading.RLock()
         self.url = ""
 
-    def create(self, repo_id: str, private: bool = False, files: dict[str, bytes] | None = None) -> Repository:
+    def create(self, repo_id, private=False, files=None):
         """Creates a repository with an initial commit, like the Hub."""
         repository = self.repositories[repo_id] = Repository(private)
         first = {".gitattributes": b"*.safetensors filter=lfs diff=lfs merge=lfs -text\n"} | (files or {})
-        stored = {path: Stored(data, path.endswith(self.large)) for path, data in first.items()}
+        stored = {path: Stored(data, path.endswith(LARGE)) for path, data in first.items()}
         repository.branches["main"] = repository.add(stored, None, "initial commit")
         return repository
 
-    def change(self, repo_id: str, path: str, data: bytes, branch: str = "main") -> None:
+    def change(self, repo_id, path, data):
         """Adds a commit by another user."""
         repository = self.repositories[repo_id]
-        head = repository.branches[branch]
-        files = repository.commits[head].files | {path: Stored(data)}
-        repository.branches[branch] = repository.add(files, head, f"Change {path}")
+        head = repository.branches["main"]
+        files = repository.commits[head].files
+        is_large = path in files and files[path].is_large
+        repository.branches["main"] = repository.add(files | {path: Stored(data, is_large)}, head, f"Change {path}")
 
-    def count_requests(self, pattern: str) -> int:
-        """Returns the number of requests that match a pattern."""
+    def count_requests(self, pattern):
         return sum(re.match(pattern, request) is not None for request in self.requests)
+
+    def take_fault(self, line):
+        with self.lock:
+            self.requests.append(line)
+            for fault in self.faults:
+                if fault.times and re.match(fault.request, line):
+                    fault.times -= 1
+                    return fault
+        return Fault("")
 
 
 class Refusal(Exception):
-    def __init__(self, status: int, message: str, code: str = "") -> None:
-        self.status, self.message, self.code = status, message, code
+    def __init__(self, status, message, code="", **content):
+        self.status, self.code, self.content = status, code, {"error": message, **content}
 
 
-@dataclass
-class Request:
-    """A parsed request."""
-
-    method: str
-    query: dict[str, list[str]]
-    headers: Any
-    body: bytes
-    token: Token | None
-    params: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
+ROUTES = []
 
 
-@dataclass
-class Answer:
-    content: Any = None
-    data: bytes | None = None
-    headers: dict[str, str] = field(default_factory=dict)
-    status: int = 200
+def route(pattern):
+    """Registers a function of a request, which returns what is to be sent as JSON."""
 
-
-Route = Callable[["Routes", Request], Answer]
-
-
-def route(pattern: str) -> Callable[[Route], Route]:
-    def register(function: Route) -> Route:
-        Routes.table.append((re.compile(pattern), function))
+    def register(function):
+        ROUTES.append((re.compile(pattern), function))
         return function
 
     return register
 
 
-class Routes:
-    """Handlers of requests by pattern."""
-
-    table: ClassVar[list[tuple[re.Pattern[str], Route]]] = []
-
-    def __init__(self, hub: LoopbackHub) -> None:
-        self.hub = hub
-
-    def answer(self, path: str, request: Request) -> Answer:
-        for pattern, function in self.table:
-            match = pattern.fullmatch(f"{request.method} {path}")
-            if match:
-                request.params = {name: unquote(part) for name, part in match.groupdict().items() if part is not None}
-                return function(self, request)
-        if re.match(r"/api/(models|repos)/|/lfs/|.*/resolve/", path):  # requests that the library can do without
-            self.hub.unknown.append(f"{request.method} {path}")
-        raise Refusal(404, "no such route")
-
-    def repository(self, request: Request) -> Repository:
-        """Returns the requested repository, if it is visible with the token."""
-        repo_id = request.params["repo"]
-        repository = self.hub.repositories.get(repo_id)
-        if repository is None or (repository.private and not self.can_read(request.token, repo_id)):
-            if request.token is None:  # without a token, the Hub does not reveal whether a repository exists
-                raise Refusal(401, "Invalid username or password.")
-            raise Refusal(404, "Repository not found", "RepoNotFound")
-        return repository
-
-    def can_read(self, token: Token | None, repo_id: str) -> bool:
-        return token is not None and repo_id.split("/")[0] in (token.user, *token.organisations)
-
-    def require_write(self, request: Request, repo_id: str) -> None:
-        """Refuses a request without write access."""
-        if request.token is None:
-            raise Refusal(401, "Invalid username or password.")
-        if not request.token.may_write(repo_id.split("/")[0]):
-            raise Refusal(403, "You have read access but not the required permissions for this operation")
-
-    def commit_at(self, repository: Repository, revision: str) -> tuple[str, Commit]:
-        oid = repository.at(revision)
-        if oid is None:
-            raise Refusal(404, f"Invalid rev id: {revision}", "RevisionNotFound")
-        return oid, repository.commits[oid]
-
-
-_REPO = r"/api/models/(?P<repo>[^/]+/[^/]+)"
-
-
-@route(r"POST /api/repos/create")
-def create(self: Routes, request: Request) -> Answer:
-    content = request.json
-    if request.token is None:
-        raise Refusal(401, "Invalid username or password.")
-    owner = content.get("organization") or request.token.user
-    repo_id = f"{owner}/{content['name']}"
-    if not request.token.may_write(owner):
-        raise Refusal(403, f'You don\'t have the rights to create a model under the namespace "{owner}"')
-    answer = {"url": f"{self.hub.url}/{repo_id}", "id": repo_id, "name": repo_id}
-    if repo_id in self.hub.repositories:
-        return Answer({"error": "You already created this model repo", **answer}, status=409)
-    self.hub.create(repo_id, private=content.get("visibility") == "private" or bool(content.get("private")))
-    return Answer(answer)
-
-
-@route(r"POST /api/validate-yaml")
-def validate_yaml(self: Routes, request: Request) -> Answer:
-    return Answer({"errors": [], "warnings": []})
-
-
-@route(rf"GET {_REPO}(/revision/(?P<revision>[^/]+))?")
-def info(self: Routes, request: Request) -> Answer:
-    repository = self.repository(request)
-    oid, commit = self.commit_at(repository, request.params.get("revision", "main"))
-    siblings = [{"rfilename": path} for path in sorted(commit.files)]
-    repo_id = request.params["repo"]
-    return Answer(
-        {"id": repo_id, "modelId": repo_id, "sha": oid, "private": repository.private, "tags": [], "siblings": siblings}
-    )
-
-
-@route(rf"GET {_REPO}/refs")
-def refs(self: Routes, request: Request) -> Answer:
-    repository = self.repository(request)
-
-    def list_refs(refs: dict[str, str], kind: str) -> list[dict[str, str]]:
-        return [{"name": name, "ref": f"refs/{kind}/{name}", "targetCommit": oid} for name, oid in refs.items()]
-
-    tags = list_refs(repository.tags, "tags")
-    return Answer({"branches": list_refs(repository.branches, "heads"), "tags": tags, "converts": []})
-
-
-@route(rf"GET {_REPO}/tree/(?P<revision>[^/]+)(/(?P<folder>.+))?")
-def tree(self: Routes, request: Request) -> Answer:
-    _, commit = self.commit_at(self.repository(request), request.params["revision"])
-    above = f"{request.params['folder'].rstrip('/')}/" if "folder" in request.params else ""
-    recursive = request.query.get("recursive", ["false"])[0].lower() in ("true", "1")
-    entries: dict[str, Any] = {}
-    for path, stored in sorted(commit.files.items()):
-        if not path.startswith(above):
-            continue
-        folder, _, _ = path[len(above) :].rpartition("/")
-        if folder:
-            first = above + folder.split("/")[0]
-            entries[first] = {"type": "directory", "path": first, "oid": "0" * 40, "size": 0}
-        if not folder or recursive:
-            entries[path] = {"type": "file", "path": path, "size": len(stored.data), "oid": stored.blob}
-            if stored.is_large:
-                entries[path]["lfs"] = {"oid": stored.sha256, "size": len(stored.data), "pointerSize": 134}
-    if above and not entries:
-        raise Refusal(404, "Entry not found", "EntryNotFound")
-    return Answer(list(entries.values()))
-
-
-@route(rf"POST {_REPO}/branch/(?P<branch>[^/]+)")
-def branch(self: Routes, request: Request) -> Answer:
-    repository = self.repository(request)
-    self.require_write(request, request.params["repo"])
-    name = request.params["branch"]
-    if name in repository.branches:
-        raise Refusal(409, "Reference already exists")
-    start = (request.json or {}).get("startingPoint") if request.body else None
-    repository.branches[name], _ = self.commit_at(repository, start or "main")
-    return Answer({})
-
-
-def _may_commit(self: Routes, request: Request) -> bool:
-    """Checks access to commit; returns whether it is a pull request, which only needs read access."""
-    is_pull = request.query.get("create_pr") == ["1"]
-    if not is_pull:
-        self.require_write(request, request.params["repo"])
-    elif request.token is None:
-        raise Refusal(401, "Invalid username or password.")
-    return is_pull
-
-
-@route(rf"POST {_REPO}/preupload/(?P<revision>[^/]+)")
-def preupload(self: Routes, request: Request) -> Answer:
-    repository = self.repository(request)
-    _may_commit(self, request)
-    _, commit = self.commit_at(repository, request.params["revision"])
-    content = request.json
-    files = []
-    for file in content["files"]:
-        path = file["path"]
-        base64.b64decode(file["sample"], validate=True)
-        stored = commit.files.get(path)
-        large = path.endswith(self.hub.large)
-        oid = None if stored is None else stored.sha256 if stored.is_large else stored.blob
-        mode = "lfs" if large else "regular"
-        files.append({"path": path, "uploadMode": mode, "oid": oid, "shouldIgnore": False})
-    return Answer({"files": files})
-
-
-@route(r"POST /(?P<repo>[^/]+/[^/]+)\.git/info/lfs/objects/batch")
-def large_files(self: Routes, request: Request) -> Answer:
-    self.repository(request)
-    objects = []
-    for item in request.json["objects"]:
-        objects.append({"oid": item["oid"], "size": item["size"]})
-        if item["oid"] not in self.hub.objects:
-            objects[-1]["actions"] = {"upload": {"href": f"{self.hub.url}/lfs/{item['oid']}"}}
-    return Answer({"transfer": "basic", "objects": objects})
-
-
-@route(r"PUT /lfs/(?P<oid>[0-9a-f]{64})")
-def large_file(self: Routes, request: Request) -> Answer:
-    if hashlib.sha256(request.body).hexdigest() != request.params["oid"]:
-        raise Refusal(400, "the content differs from the announced hash")
-    self.hub.objects[request.params["oid"]] = request.body
-    return Answer({})
-
-
-@route(rf"POST {_REPO}/commit/(?P<revision>[^/]+)")
-def commit(self: Routes, request: Request) -> Answer:
-    repository, revision = self.repository(request), request.params["revision"]
-    is_pull = _may_commit(self, request)
-    head, before = self.commit_at(repository, revision)
-    lines = [json.loads(line) for line in request.body.splitlines() if line.strip()]
-    title, parent = lines[0]["value"]["summary"], lines[0]["value"].get("parentCommit")
-    if parent is not None and parent != head and not is_pull:
-        raise Refusal(412, "A commit has happened since. Please refresh and try again.")
-    if revision in repository.tags or (revision not in repository.branches and revision not in repository.pulls):
-        raise Refusal(400, f"not a branch: {revision}")
-    files = dict(before.files)
-    for line in lines[1:]:
-        key, value = line["key"], line["value"]
-        path = value["path"]
-        if key == "file":
-            files[path] = Stored(base64.b64decode(value["content"], validate=True))
-        elif key == "lfsFile":
-            if value["oid"] not in self.hub.objects:
-                raise Refusal(422, f"no such LFS object: {value['oid']}")
-            files[path] = Stored(self.hub.objects[value["oid"]], is_large=True)
-        elif key == "deletedFile":
-            if files.pop(path, None) is None:
-                raise Refusal(404, "A file with this name doesn't exist", "EntryNotFound")
-        else:
-            raise Refusal(400, f"unknown operation {key}")
-    oid = repository.add(files, head, title)
-    answer = {"success": True, "commitOid": oid, "commitUrl": f"{self.hub.url}/{request.params['repo']}/commit/{oid}"}
-    if is_pull:
-        number = len(repository.pulls) + 1
-        repository.pulls[f"refs/pr/{number}"] = oid
-        answer["pullRequestUrl"] = f"{self.hub.url}/{request.params['repo']}/discussions/{number}"
-    elif revision in repository.pulls:
-        repository.pulls[revision] = oid
-    else:
-        repository.branches[revision] = oid
-    return Answer(answer)
-
-
-@route(r"(GET|HEAD) /(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<path>.+)")
-def resolve(self: Routes, request: Request) -> Answer:
-    oid, commit = self.commit_at(self.repository(request), request.params["revision"])
-    stored = commit.files.get(request.params["path"])
-    if stored is None:
-        raise Refusal(404, "Entry not found", "EntryNotFound")
-    etag = stored.sha256 if stored.is_large else stored.blob
-    headers = {"X-Repo-Commit": oid, "ETag": f'"{etag}"', "Content-Type": "application/octet-stream"}
-    if stored.is_large:
-        headers |= {"X-Linked-Etag": f'"{etag}"', "X-Linked-Size": str(len(stored.data))}
-    return Answer(data=stored.data, headers=headers)
-
-
 class Handler(BaseHTTPRequestHandler):
-    """Reads a request, applies due faults, and writes the answer of `Routes`."""
+    """Reads a request, applies a due fault, and sends the answer of the first route that matches."""
 
     protocol_version = "HTTP/1.1"
-    hub: ClassVar[LoopbackHub]
 
-    def log_message(self, *args: Any) -> None:
+    def __init__(self, *arguments, hub):
+        self.hub = hub
+        super().__init__(*arguments)
+
+    def log_message(self, *args):
         pass
 
-    def handle_any(self) -> None:
+    def handle_any(self):
         url = urlsplit(self.path)
-        line = f"{self.command} {unquote(url.path)}"
-        fault = self.take_fault(line)
-        if fault is not None and fault.before is not None:
+        fault = self.hub.take_fault(f"{self.command} {unquote(url.path)}")
+        if fault.before is not None:
             fault.before(self.hub)
-        if fault is not None and fault.cut is not None:
+        if fault.cut is not None:
             self.rfile.read(fault.cut)
             self.cut()
             return
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if fault is not None and fault.status:
-            self.refuse(Refusal(fault.status, "simulated error", fault.code))
-            return
+        self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.query = parse_qs(url.query)
         try:
+            if fault.status:
+                raise Refusal(fault.status, "simulated error")
             with self.hub.lock:
-                request = Request(self.command, parse_qs(url.query), self.headers, body, self.token())
-                answer = Routes(self.hub).answer(url.path, request)
+                self.token = self.read_token()
+                answer = self.answer(url.path)
         except Refusal as refusal:
-            self.refuse(refusal)
+            headers = {"X-Error-Message": refusal.content["error"]}
+            if refusal.code:
+                headers["X-Error-Code"] = refusal.code
+            self.write(refusal.content, refusal.status, headers)
             return
-        if fault is not None and fault.lose:
+        if fault.lose:
             self.cut()
-            return
-        data = json.dumps(answer.content).encode() if answer.data is None else answer.data
-        self.write(answer.status, data, {"Content-Type": "application/json", **answer.headers})
+        elif isinstance(answer, Stored):
+            self.write_file(answer)
+        else:
+            self.write(answer)
 
     do_GET = do_POST = do_PUT = do_HEAD = handle_any
 
-    def take_fault(self, line: str) -> Fault | None:
-        with self.hub.lock:
-            self.hub.requests.append(line)
-            for fault in self.hub.faults:
-                if fault.times and re.match(fault.request, line):
-                    fault.times -= 1
-                    return fault
-        return None
-
-    def token(self) -> Token | None:
+    def read_token(self):
         authorization = self.headers.get("Authorization")
         if authorization is None:
             return None
@@ -472,13 +217,26 @@ class Handler(BaseHTTPRequestHandler):
             raise Refusal(401, "Invalid credentials in Authorization header")
         return token
 
-    def refuse(self, refusal: Refusal) -> None:
-        headers = {"Content-Type": "application/json", "X-Error-Message": refusal.message}
-        if refusal.code:
-            headers["X-Error-Code"] = refusal.code
-        self.write(refusal.status, json.dumps({"error": refusal.message}).encode(), headers)
+    def answer(self, path):
+        for pattern, function in ROUTES:
+            if match := pattern.fullmatch(f"{self.command} {path}"):
+                self.params = {name: unquote(part) for name, part in match.groupdict().items() if part is not None}
+                return function(self)
+        if re.match(r"/api/(models|repos)/|/lfs/|.*/resolve/", path):  # requests that the library can do without
+            self.hub.unknown.append(f"{self.command} {path}")
+        raise Refusal(404, "no such route")
 
-    def write(self, status: int, data: bytes, headers: dict[str, str]) -> None:
+    def write(self, content, status=200, headers=None):
+        data = json.dumps(content).encode()
+        self.send(data, status, {"Content-Type": "application/json", **(headers or {})})
+
+    def write_file(self, stored):
+        headers = {"ETag": f'"{stored.oid}"', "X-Repo-Commit": self.find_commit()[0]}
+        if stored.is_large:
+            headers |= {"X-Linked-Etag": f'"{stored.oid}"', "X-Linked-Size": str(len(stored.data))}
+        self.send(stored.data, 200, {"Content-Type": "application/octet-stream", **headers})
+
+    def send(self, data, status, headers):
         self.send_response(status)
         for name, value in {**headers, "Content-Length": str(len(data))}.items():
             self.send_header(name, value)
@@ -486,22 +244,212 @@ class Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(data)
 
-    def cut(self) -> None:
+    def cut(self):
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
+
+    # What routes ask for.
+
+    def json(self):
+        return json.loads(self.body)
+
+    def repository(self):
+        """Returns the requested repository, if it is visible with the token."""
+        repo_id = self.params["repo"]
+        repository = self.hub.repositories.get(repo_id)
+        can_read = self.token is not None and repo_id.split("/")[0] in self.token.namespaces
+        if repository is None or (repository.private and not can_read):
+            self.need_token()  # without a token, the Hub does not reveal whether a repository exists
+            raise Refusal(404, "Repository not found", "RepoNotFound")
+        return repository
+
+    def find_commit(self, revision=None):
+        revision = revision or self.params.get("revision", "main")
+        repository = self.repository()
+        oid = repository.at(revision)
+        if oid is None:
+            raise Refusal(404, f"Invalid rev id: {revision}", "RevisionNotFound")
+        return oid, repository.commits[oid]
+
+    def need_token(self):
+        if self.token is None:
+            raise Refusal(401, "Invalid username or password.")
+
+    def need_write(self, owner, message="You have read access but not the required permissions for this operation"):
+        self.need_token()
+        if self.token.role != "write" or owner not in self.token.namespaces:
+            raise Refusal(403, message)
+
+    def is_pull(self):
+        """Checks access to commit; returns whether it is a pull request, which only needs read access."""
+        if self.query.get("create_pr") == ["1"]:
+            self.need_token()
+            return True
+        self.need_write(self.params["repo"].split("/")[0])
+        return False
+
+
+REPO = r"/api/models/(?P<repo>[^/]+/[^/]+)"
+
+
+@route("POST /api/repos/create")
+def create(request):
+    request.need_token()
+    content = request.json()
+    owner = content.get("organization") or request.token.user
+    request.need_write(owner, f'You don\'t have the rights to create a model under the namespace "{owner}"')
+    repo_id = f"{owner}/{content['name']}"
+    answer = {"url": f"{request.hub.url}/{repo_id}", "id": repo_id, "name": repo_id}
+    if repo_id in request.hub.repositories:
+        raise Refusal(409, "You already created this model repo", **answer)
+    request.hub.create(repo_id, private=content.get("visibility") == "private" or bool(content.get("private")))
+    return answer
+
+
+@route("POST /api/validate-yaml")
+def validate_yaml(request):
+    return {"errors": [], "warnings": []}
+
+
+@route(rf"GET {REPO}(/revision/(?P<revision>[^/]+))?")
+def info(request):
+    oid, commit = request.find_commit()
+    repo_id = request.params["repo"]
+    siblings = [{"rfilename": path} for path in sorted(commit.files)]
+    is_private = request.repository().private
+    return {"id": repo_id, "modelId": repo_id, "sha": oid, "private": is_private, "tags": [], "siblings": siblings}
+
+
+@route(rf"GET {REPO}/refs")
+def refs(request):
+    repository = request.repository()
+
+    def list_refs(refs, kind):
+        return [{"name": name, "ref": f"refs/{kind}/{name}", "targetCommit": oid} for name, oid in refs.items()]
+
+    return {
+        "branches": list_refs(repository.branches, "heads"),
+        "tags": list_refs(repository.tags, "tags"),
+        "converts": [],
+    }
+
+
+@route(rf"GET {REPO}/tree/(?P<revision>[^/]+)(/(?P<folder>.+))?")
+def tree(request):
+    _, commit = request.find_commit()
+    above = f"{request.params['folder'].rstrip('/')}/" if "folder" in request.params else ""
+    entries = []
+    for path, stored in sorted(commit.files.items()):
+        entry = {"type": "file", "path": path, "size": len(stored.data), "oid": stored.blob}
+        if stored.is_large:
+            entry["lfs"] = {"oid": stored.sha256, "size": len(stored.data), "pointerSize": 134}
+        if path.startswith(above):
+            entries.append(entry)
+    if above and not entries:
+        raise Refusal(404, "Entry not found", "EntryNotFound")
+    return entries
+
+
+@route(rf"POST {REPO}/branch/(?P<branch>[^/]+)")
+def branch(request):
+    repository, name = request.repository(), request.params["branch"]
+    request.need_write(request.params["repo"].split("/")[0])
+    if name in repository.branches:
+        raise Refusal(409, "Reference already exists")
+    start = request.json().get("startingPoint") if request.body else None
+    repository.branches[name], _ = request.find_commit(start)
+    return {}
+
+
+@route(rf"POST {REPO}/preupload/(?P<revision>[^/]+)")
+def preupload(request):
+    _, commit = request.find_commit()
+    request.is_pull()
+    files = []
+    for file in request.json()["files"]:
+        base64.b64decode(file["sample"], validate=True)
+        stored = commit.files.get(file["path"])
+        mode = "lfs" if file["path"].endswith(LARGE) else "regular"
+        files.append({"path": file["path"], "uploadMode": mode, "oid": stored and stored.oid, "shouldIgnore": False})
+    return {"files": files}
+
+
+@route(r"POST /(?P<repo>[^/]+/[^/]+)\.git/info/lfs/objects/batch")
+def large_files(request):
+    request.repository()
+    objects = []
+    for item in request.json()["objects"]:
+        objects.append({"oid": item["oid"], "size": item["size"]})
+        if item["oid"] not in request.hub.objects:
+            objects[-1]["actions"] = {"upload": {"href": f"{request.hub.url}/lfs/{item['oid']}"}}
+    return {"transfer": "basic", "objects": objects}
+
+
+@route(r"PUT /lfs/(?P<oid>[0-9a-f]{64})")
+def large_file(request):
+    if hashlib.sha256(request.body).hexdigest() != request.params["oid"]:
+        raise Refusal(400, "the content differs from the announced hash")
+    request.hub.objects[request.params["oid"]] = request.body
+    return {}
+
+
+@route(rf"POST {REPO}/commit/(?P<revision>[^/]+)")
+def commit(request):
+    repository, revision = request.repository(), request.params["revision"]
+    is_pull = request.is_pull()
+    head, before = request.find_commit()
+    header, *changes = map(json.loads, request.body.splitlines())
+    if not is_pull and header["value"].get("parentCommit") not in (None, head):
+        raise Refusal(412, "A commit has happened since. Please refresh and try again.")
+    if revision not in repository.branches | repository.pulls:
+        raise Refusal(400, f"not a branch: {revision}")
+    files = dict(before.files)
+    for change in changes:
+        change_file(files, change["key"], change["value"], request.hub.objects)
+    oid = repository.add(files, head, header["value"]["summary"])
+    url = f"{request.hub.url}/{request.params['repo']}"
+    answer = {"success": True, "commitOid": oid, "commitUrl": f"{url}/commit/{oid}"}
+    if is_pull:
+        number = len(repository.pulls) + 1
+        repository.pulls[f"refs/pr/{number}"] = oid
+        answer["pullRequestUrl"] = f"{url}/discussions/{number}"
+    else:
+        (repository.pulls if revision in repository.pulls else repository.branches)[revision] = oid
+    return answer
+
+
+def change_file(files, kind, value, objects):
+    """Applies an operation of a commit."""
+    path = value["path"]
+    if kind == "file":
+        files[path] = Stored(base64.b64decode(value["content"], validate=True))
+    elif kind == "lfsFile" and value["oid"] in objects:
+        files[path] = Stored(objects[value["oid"]], is_large=True)
+    elif kind == "deletedFile" and path in files:
+        del files[path]
+    else:
+        raise Refusal(400, f"impossible operation {kind} of {path}")
+
+
+@route(r"(GET|HEAD) /(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<path>.+)")
+def resolve(request):
+    _, commit = request.find_commit()
+    if request.params["path"] not in commit.files:
+        raise Refusal(404, "Entry not found", "EntryNotFound")
+    return commit.files[request.params["path"]]
 
 
 class Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def handle_error(self, *args: Any) -> None:
+    def handle_error(self, *args):
         pass  # clients that close the connection
 
 
 @contextmanager
-def serve(hub: LoopbackHub) -> Iterator[LoopbackHub]:
+def serve(hub):
     """Serves a Hub on a free loopback port, `hub.url`."""
-    server = Server(("127.0.0.1", 0), type("HubHandler", (Handler,), {"hub": hub}))
+    server = Server(("127.0.0.1", 0), partial(Handler, hub=hub))
     hub.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()

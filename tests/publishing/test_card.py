@@ -12,16 +12,8 @@ from markdown_it import MarkdownIt
 from matplotlib.figure import Figure
 from PIL import Image
 
-from hf_gile import (
-    GileConfig,
-    GileForSequenceClassification,
-    GileProcessor,
-    Label,
-    LabelSet,
-    build_tokenizer,
-)
-from hf_gile.publishing import CardInfo, make_card, make_report, save
-from hf_gile.settings import only_read
+from hf_gile import GileForSequenceClassification, Label, LabelSet
+from hf_gile.publishing import CardInfo, make_card, make_report, plots, save
 
 WORDS = ["breast", "milk", "infants", "heart", "blood", "rats", "iron", "infection", "risk", "diet", "weeks"]
 INFO = CardInfo(
@@ -64,35 +56,23 @@ def _leave_figures_empty_by_default(request, monkeypatch):
 
 
 @pytest.fixture
-def make_reported():
+def make_reported(make_model, label_set):
     """Creates a random model with seen and unseen labels, its processor, and a report on 31 documents."""
 
     def make(labels=None, calibration=None, **fields):
-        if labels is None:
-            names = {"Heart Failure": 7, "Milk, Human": 3, "Iron": 1, "Infant": 0, "Blood": 0}
-            labels = [
-                Label(f"D{n}", name, seen=count > 0, count=count) for n, (name, count) in enumerate(names.items())
-            ]
-        labels = LabelSet(labels)
-        torch.manual_seed(1)
-        chosen = np.random.default_rng(3)
-        texts = [" ".join(chosen.choice(WORDS, 7)) for _ in range(31)]
-        tokenizer = build_tokenizer([*texts, *labels.texts], min_count=1)
-        sizes = {"embedding_size": 7, "hidden_size": 11, "attention_size": 5, "joint_size": 13, "embedding_std": 4.0}
-        fields = {"problem_type": "multi_label_classification", **sizes, **fields}
-        config = GileConfig(vocab_size=len(tokenizer), num_labels=len(labels), **only_read(**fields))
-        config.calibration = calibration or {}
-        model, processor = GileForSequenceClassification(config), GileProcessor.for_config(tokenizer, config)
+        counted = label_set.with_counts({"Heart Failure": 7, "Milk, Human": 3, "Iron": 1})
+        labels = counted if labels is None else LabelSet(labels)
+        model, processor = make_model(**{"problem_type": "multi_label_classification", "embedding_std": 4.0} | fields)
         model.set_labels(labels, processor)
+        model.config.calibration = calibration or {}
         with torch.no_grad():  # so that some gold labels are assigned and some are missed
             model.gile.output_layer.classifier.bias.fill_(0.0)
-        is_single = config.problem_type == "single_label_classification"
-        gold = [
-            chosen.choice(labels.ids, 1 if is_single else min(row % 4, len(labels)), replace=False).tolist()
-            for row in range(31)
-        ]
-        report = make_report(model.eval(), processor, texts, gold, dataset="Abstracts", command="eval")
-        return model, processor, report
+        chosen = np.random.default_rng(3)
+        texts = [" ".join(chosen.choice(WORDS, 7)) for _ in range(31)]
+        is_single = fields.get("problem_type") == "single_label_classification"
+        sizes = [1 if is_single else min(row % 4, len(labels)) for row in range(31)]
+        gold = [chosen.choice(labels.ids, size, replace=False).tolist() for size in sizes]
+        return model, processor, make_report(model, processor, texts, gold, dataset="Abstracts", command="eval")
 
     return make
 
@@ -191,7 +171,15 @@ def test_a_fully_documented_model_gets_every_section(make_reported, tmp_path):
         assert len(image) > 30, "an image needs a descriptive alternative text"
         assert (tmp_path / target).stat().st_size < 100_000
         with Image.open(tmp_path / target) as figure:
-            assert figure.size[0] >= 700
+            assert figure.size[0] >= 900  # sharp on wide pages
+            assert figure.convert("RGBA").getpixel((0, 0))[3] == 0  # transparent
+
+
+def test_bins_with_few_scores_are_not_drawn(tmp_path):
+    few = {"probability": 0.5, "frequency": 0.25, "count": plots.MIN_SCORES - 1}
+    assert not plots.calibration_plot({"seen": {"before": [few]}}, tmp_path / "calibration.png")
+    assert not plots.calibration_plot({}, tmp_path / "calibration.png")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_unknown_facts_are_not_mentioned(make_reported, tmp_path):
@@ -227,7 +215,7 @@ def test_labels_are_escaped_on_cards(make_reported, tmp_path):
         assert plain or re.fullmatch(r'<img src="figures/\w+\.png" alt="[^"<>]*" />|<a href="labels.csv">|</a>', tag), (
             tag
         )
-    for program in re.findall(r"^```python$(.*?)^```$", card.text, flags=re.DOTALL | re.MULTILINE):
+    for program in programs(card, tmp_path):
         compile(program, "card", "exec")
 
 
@@ -268,18 +256,6 @@ def test_the_example_code_on_the_card_runs(make_reported, tmp_path, monkeypatch,
     torch.testing.assert_close(grown[:, :5], old)
 
 
-def test_the_hub_task_matches_the_abilities_of_the_model(make_reported):
-    for fields, task, tag in (
-        ({}, "zero-shot-classification", "multi-label"),
-        ({"output_layer": "linear"}, "text-classification", "multi-label"),
-        ({"problem_type": "single_label_classification"}, "zero-shot-classification", "single-label"),
-    ):
-        model, _, report = make_reported(**fields)
-        data = make_card(model, CardInfo(), report).data
-        assert data.pipeline_tag == task
-        assert tag in data.tags
-
-
 def test_the_card_of_a_single_label_model_shows_accuracy(make_reported):
     model, _, report = make_reported(problem_type="single_label_classification")
     card = make_card(model, INFO, report)
@@ -291,6 +267,8 @@ def test_the_card_of_a_single_label_model_shows_accuracy(make_reported):
     assert "Accuracy" in names
     assert not {"Micro-F1", "Precision at 1"} & set(names)  # equal to the accuracy
     assert "threshold=" not in card.text
+    assert card.data.pipeline_tag == "zero-shot-classification"
+    assert "single-label" in card.data.tags
 
 
 def test_the_card_states_the_limits_of_the_model(make_reported):
@@ -305,7 +283,10 @@ def test_the_card_states_the_limits_of_the_model(make_reported):
     ):
         assert sentence in limits
     linear, _, report = make_reported(output_layer="linear")
-    limits = make_card(linear, CardInfo(), report).text.partition("## Limits")[2]
+    card = make_card(linear, CardInfo(), report)
+    assert card.data.pipeline_tag == "text-classification"
+    assert "multi-label" in card.data.tags
+    limits = card.text.partition("## Limits")[2]
     assert "It scores only the labels that it was trained on." in limits
     assert "not trained on" not in limits
 

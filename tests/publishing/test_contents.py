@@ -7,18 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from hf_gile import LabelSet
 from hf_gile.publishing import save
 from hf_gile.publishing.contents import is_managed, missing_parts, select_files
-from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
 
-def test_every_file_of_a_saved_model_is_uploaded(tmp_path, make_saved, save_text_encoder):
-    encoder = save_text_encoder()
-    model = model_from_text_encoder(encoder, num_labels=1, joint_size=7)
-    processor = processor_from_text_encoder(encoder, model.config)
-    model.set_labels(LabelSet.from_names(["Iron"]), processor)
-    save(tmp_path / "pretrained", model, processor)
+def test_every_file_of_a_saved_model_is_uploaded(tmp_path, make_saved, make_pretrained):
+    save(tmp_path / "pretrained", *make_pretrained(joint_size=7))
     for folder in (make_saved(), tmp_path / "pretrained"):
         files, left_out = select_files(folder)
         assert left_out == []
@@ -47,31 +41,23 @@ def test_pickles_are_not_uploaded_under_any_name(tmp_path):
     ]
 
 
-def test_documents_and_figures_of_the_author_are_uploaded(tmp_path):
-    for folder in ("figures", "index"):
-        (tmp_path / folder).mkdir()
-    for name in ("LICENSE", "NOTICE.txt", "figures/mine.png", "index/label_index.json", "neighbours.safetensors"):
-        (tmp_path / name).write_text("x")
-    (tmp_path / "index" / "weights.pt").write_text("x")
-    files, left_out = select_files(tmp_path)
-    assert sorted(files) == sorted(
-        ["LICENSE", "NOTICE.txt", "figures/mine.png", "index/label_index.json", "neighbours.safetensors"]
-    )
-    assert left_out == ["index/weights.pt"]
+UPLOADED = ["LICENSE", "NOTICE.txt", "figures/mine.png", "index/label_index.json", "neighbours.safetensors"]
+LEFT_OUT = [
+    *(".env", "trainer_state.json", "train.log", "rows.parquet", "train.jsonl", "a.pyc", "notebook.ipynb"),
+    *("checkpoint-12/", "runs/", "wandb/", ".git/", "__pycache__/", "index/weights.pt"),
+]
 
 
-def test_training_artifacts_are_not_uploaded(tmp_path):
-    for name in ("checkpoint-12", "runs", "wandb", ".git", "__pycache__"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "file.json").write_text("{}")
-    for name in (".env", "trainer_state.json", "train.log", "rows.parquet", "train.jsonl", "a.pyc"):
-        (tmp_path / name).write_text("x")
-    (tmp_path / "notebook.ipynb").write_text("{}")
+def test_documents_of_the_author_are_uploaded_and_those_of_training_are_not(tmp_path):
+    for name in (*UPLOADED, *LEFT_OUT):
+        path = tmp_path / (f"{name}file.json" if name.endswith("/") else name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("{}")
     (tmp_path / "elsewhere").symlink_to(tmp_path, target_is_directory=True)
     (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
     files, left_out = select_files(tmp_path)
-    assert files == {}
-    assert sorted(left_out) == sorted(f"{path.name}/" if path.is_dir() else path.name for path in tmp_path.iterdir())
+    assert sorted(files) == UPLOADED
+    assert sorted(left_out) == sorted([*LEFT_OUT, "elsewhere/", "nowhere"])
 
 
 @pytest.mark.parametrize(

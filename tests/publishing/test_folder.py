@@ -18,7 +18,6 @@ from hf_gile import (
     build_tokenizer,
 )
 from hf_gile.publishing import Report, save
-from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
 TEXTS = ["Breast milk and iron. The heart.", "Blood of rats."]
 
@@ -150,11 +149,8 @@ def test_an_interrupt_among_the_moves_completes_them(tmp_path, make_model, monke
     assert not list(folder.glob(".*"))
 
 
-def test_saved_files_contain_no_local_paths(tmp_path, save_text_encoder):
-    encoder = save_text_encoder()
-    model = model_from_text_encoder(encoder, num_labels=1, joint_size=7)
-    processor = processor_from_text_encoder(encoder, model.config)
-    model.set_labels(LabelSet.from_names(["Iron"]), processor)
+def test_saved_files_contain_no_local_paths(tmp_path, make_pretrained):
+    model, processor = make_pretrained(joint_size=7)
     save(tmp_path / "saved", model, processor, card="")
     for name, data in contents(tmp_path / "saved").items():
         assert str(tmp_path).encode() not in data, name
@@ -174,11 +170,8 @@ def test_invalid_models_are_refused_before_writing(tmp_path, make_model):
     assert not folder.exists()
 
 
-def test_a_model_with_adapters_is_refused(tmp_path, save_text_encoder):
-    encoder = save_text_encoder()
-    model = model_from_text_encoder(encoder, num_labels=1, joint_size=7)
-    processor = processor_from_text_encoder(encoder, model.config)
-    model.set_labels(LabelSet.from_names(["Iron"]), processor)
+def test_a_model_with_adapters_is_refused(tmp_path, make_pretrained):
+    model, processor = make_pretrained(joint_size=7)
     add_lora(model, rank=2)
     with pytest.raises(ValueError, match=r"a model with adapters.*merge them"):
         save(tmp_path / "saved", model, processor, card="")

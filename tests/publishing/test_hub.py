@@ -9,9 +9,6 @@ from transformers.utils.hub import cached_file
 from hf_gile.publishing import PlannedFile, push_folder
 from hf_gile.publishing.hub import explain
 
-# huggingface_hub sends files by a deprecated option of its HTTP library.
-pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
-
 REPO = "ada/gile"
 
 

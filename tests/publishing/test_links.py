@@ -6,7 +6,7 @@ import pytest
 
 from hf_gile import LabelIndex
 from hf_gile.label_index import _check_file
-from hf_gile.publishing import save, write_card
+from hf_gile.publishing import write_card
 from hf_gile.publishing.contents import select_files
 
 
@@ -58,15 +58,3 @@ def test_card_figures_are_not_written_through_a_link(tmp_path, make_model):
     with pytest.raises(ValueError, match="figures is a link to another folder"):
         write_card(tmp_path / "model", make_model()[0])
     assert [path.read_text() for path in (tmp_path / "elsewhere").iterdir()] == ["mine"]
-
-
-def test_a_model_is_not_saved_through_a_link(tmp_path, make_model):
-    model, processor = make_model()
-    LabelIndex.build(model).save_pretrained(tmp_path / "elsewhere")
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "index").symlink_to(tmp_path / "elsewhere")
-    before = {path.name: path.read_bytes() for path in (tmp_path / "elsewhere").iterdir()}
-    with pytest.raises(ValueError, match="link"):
-        save(tmp_path / "model", model, processor, card=False)
-    assert {path.name: path.read_bytes() for path in (tmp_path / "elsewhere").iterdir()} == before
-    assert [path.name for path in (tmp_path / "model").iterdir()] == ["index"]

@@ -8,9 +8,6 @@ from datasets import Dataset
 
 from hf_gile.publishing import CardInfo, read_card_fields
 
-# huggingface_hub sends files by a deprecated option of its HTTP library.
-pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
-
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "publishing.md").read_text()
 

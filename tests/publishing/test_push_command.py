@@ -1,12 +1,9 @@
 """`hf-gile push` against a Hub."""
 
-import pytest
 from huggingface_hub import constants
 from typer.testing import CliRunner
 
 from hf_gile_cli.app import app
-
-pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
 
 
 def push(*arguments):

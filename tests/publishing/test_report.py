@@ -7,14 +7,7 @@ import pytest
 import torch
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
-from hf_gile import (
-    GileConfig,
-    GileForSequenceClassification,
-    GileProcessor,
-    Label,
-    LabelSet,
-    build_tokenizer,
-)
+from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
 from hf_gile.metrics import CalibrationMetrics, LabelMetrics
 from hf_gile.models.search_gile import calibrated
 from hf_gile.publishing import Report, make_report

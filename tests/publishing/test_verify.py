@@ -1,5 +1,6 @@
 import json
 import os
+from pathlib import Path
 
 import pytest
 from transformers import pipeline
@@ -8,8 +9,6 @@ from typer.testing import CliRunner
 from hf_gile.publishing import push_folder
 from hf_gile.publishing.contents import verify_code
 from hf_gile_cli.app import app
-
-pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
 
 
 def verify(*arguments):
@@ -25,22 +24,15 @@ def test_unmodified_code_is_reported_as_the_same(make_saved):
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "status"),
-    [
-        ("scoring_gile.py", "import os\n", "differs"),
-        ("scoring_gile.py", None, "missing"),
-    ],
+    ("change", "status"), [(Path.unlink, "missing"), (lambda path: path.write_text("import os\n"), "differs")]
 )
-def test_modified_code_is_reported(name, change, status, make_saved):
+def test_modified_code_is_reported(change, status, make_saved):
     folder = make_saved()
-    if change is None:
-        (folder / name).unlink()
-    else:
-        (folder / name).write_text(change)
-    assert verify_code(str(folder)).files[name][1] == status
+    change(folder / "scoring_gile.py")
+    assert verify_code(str(folder)).files["scoring_gile.py"][1] == status
     done = verify(folder)
     assert done.exit_code == 1
-    assert [line.split()[-1] for line in done.stdout.splitlines() if line.startswith(status)] == [name]
+    assert [line.split()[-1] for line in done.stdout.splitlines() if line.startswith(status)] == ["scoring_gile.py"]
     assert "review the code before you trust it" in done.stderr
 
 

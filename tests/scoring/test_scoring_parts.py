@@ -176,16 +176,3 @@ def test_a_kill_at_any_operation_loses_no_row_and_repeats_none(scorer, write_row
             break
     assert not killed
     assert len(ends) > 2  # killed before, between and after parts
-
-
-@pytest.mark.slow
-def test_two_processes_give_the_same_scores(scorer, write_rows, tmp_path):
-    path = write_rows(ROWS)
-    alone, _ = score(tmp_path / "alone", [path], scorer)
-    run = start_run(tmp_path / "both", [path], scorer, Reading(part_bytes=500))
-    done = list(score_parts(run, run.left(), scorer, 2))
-    assert sum(part["rows"] for part in done) == 60
-    for name in run.parts:
-        for before, after in zip(rows_of(alone.part(name)), rows_of(run.part(name)), strict=True):
-            assert after["scores"] == pytest.approx(before["scores"], rel=1e-5)
-            assert {**after, "scores": 0} == {**before, "scores": 0}

@@ -14,15 +14,9 @@ from torch.nn import functional
 from hf_gile import GileForSequenceClassification, Label, LabelIndex, LabelScoringPipeline, LabelSet
 from hf_gile.metrics import LabelMetrics, evaluate_index
 from hf_gile.metrics.batch import read_batch
-from hf_gile.models.lexical_gile import LexicalFeatures, list_features
+from hf_gile.models.lexical_gile import list_features
 from hf_gile.models.mixture_gile import Mixture
-from hf_gile.training import (
-    GileDataCollator,
-    add_pooled_embeds,
-    encode_dataset,
-    model_from_text_encoder,
-    processor_from_text_encoder,
-)
+from hf_gile.training import GileDataCollator, add_pooled_embeds, encode_dataset
 from hf_gile.training.convex import Regularisation, fit_convex, fit_head, fitting, refit_convex
 from hf_gile.training.convex import documents as documents_module
 from hf_gile.training.convex import head as head_module
@@ -90,10 +84,7 @@ def test_rows_equal_logistic_regressions_of_scikit_learn():
         np.testing.assert_allclose(torch.cat([rows.weight[label], rows.bias[label, None]]), expected, atol=1e-2)
 
 
-FEWER_THAN_DIMENSIONS = pytest.mark.parametrize(("number", "labels"), [(60, LABELS), (4, 3)])
-
-
-@FEWER_THAN_DIMENSIONS
+@pytest.mark.parametrize(("number", "labels"), [(60, LABELS), (4, 3)])
 def test_the_bilinear_form_equals_a_softmax_regression_on_products(number, labels):
     documents, e = topics(number, labels=labels)
     form = fit_bilinear(documents, e, l2=0.3, max_iter=500)
@@ -105,7 +96,7 @@ def test_the_bilinear_form_equals_a_softmax_regression_on_products(number, label
     assert abs(gradient.trace() + 0.3 * (form.factor - 10)) < 2e-3
 
 
-@FEWER_THAN_DIMENSIONS
+@pytest.mark.parametrize(("number", "labels"), [(60, LABELS), (4, 3)])
 def test_the_joint_space_is_a_minimum_in_all_dimensions(number, labels, monkeypatch):
     monkeypatch.setattr("hf_gile.training.convex.label_side._JOINT_STEPS", 500)
     documents, e = topics(number, labels=labels)
@@ -302,11 +293,12 @@ def test_many_labels_without_documents_are_raised_without_held_out_labels(number
 
 
 @pytest.mark.usefixtures("short_search")
-def test_one_document_is_enough_for_a_head():
-    train, e = topics(1)
-    head = fit_head(train, topics(0)[0], e, one_label=True)
+@pytest.mark.parametrize(("number", "labels"), [(1, LABELS), (20, 1)])
+def test_one_document_or_one_label_is_enough_for_a_head(number, labels):
+    train, e = topics(number, labels=labels)
+    head = fit_head(train, train.take(slice(0)), e, one_label=True)
     assert scores_of(head, train.vectors, e).isfinite().all()
-    assert head.rows.seen.tolist() == [True] + [False] * (LABELS - 1)
+    assert head.rows.seen.tolist() == [True] + [False] * (labels - 1)
 
 
 def near_labels(number, labels=40, size=24, seed=5):
@@ -377,13 +369,6 @@ def test_labels_without_documents_stay_in_order_where_few_documents_may_have_sev
     assert 0.2 < scores.sigmoid().sum(1).mean() < 5  # labels of a document
 
 
-@pytest.mark.usefixtures("short_search")
-def test_one_label_is_enough_for_a_head():
-    train, e = topics(20, labels=1)
-    head = fit_head(train, topics(5, labels=1)[0], e, one_label=True)
-    assert scores_of(head, train.vectors, e).isfinite().all()
-
-
 def test_a_head_needs_a_label():
     train, e = topics(4)
     with pytest.raises(ValueError, match="no training document has a label"):
@@ -396,16 +381,13 @@ FIELDS = {"output_layer": "bilinear", "cosine_score": True, "label_rows": "full"
 
 
 @pytest.fixture
-def make(save_text_encoder):
+def make(save_text_encoder, make_pretrained):
     """Makes a model of four labels, the last of which training never sees, and its documents."""
 
     def make_model(problem_type="single_label_classification", **fields):
-        folder = save_text_encoder(texts=[*NAMES, "breast failing cardiac"])
-        torch.manual_seed(0)
-        fields = {**FIELDS, "num_labels": len(NAMES), "problem_type": problem_type, **fields}
-        model = model_from_text_encoder(folder, **fields)
-        processor = processor_from_text_encoder(folder, model.config)
-        model.set_labels(labels := LabelSet.from_names(NAMES), processor)
+        encoder = save_text_encoder(texts=[*NAMES, "breast failing cardiac"])
+        labels = LabelSet.from_names(NAMES)
+        model, processor = make_pretrained(labels, encoder, **FIELDS | {"problem_type": problem_type, **fields})
         gold = [text.split()[:1] if "single" in problem_type else text.split() for text in TEXTS]
         rows = Dataset.from_dict({"text": TEXTS, "labels": [sorted(set(ids) & set(NAMES[:3])) for ids in gold]})
         rows = add_pooled_embeds(encode_dataset(rows, processor, labels), model, processor)
@@ -490,27 +472,6 @@ def test_a_fit_needs_document_vectors_and_words(make, part, column):
     parts[part] = parts[part].remove_columns(column)
     with pytest.raises(ValueError, match=f"documents of {part} have no {column}"):
         fit_convex(model, parts)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("short_search")
-def test_word_rows_follow_their_labels(make, tmp_path):
-    model, processor, parts = make("multi_label_classification", lexical=True)
-    fit_convex(model, parts)
-    model.config.term_weights["seen"]["words"] = 2.0  # whatever was fitted
-    batch = GileDataCollator(processor)(list(parts["train"]))
-    with torch.no_grad():
-        logits = model(**batch).logits
-        model.save_pretrained(tmp_path)
-        again = type(model).from_pretrained(tmp_path)
-        torch.testing.assert_close(again(**batch).logits, logits)
-        index = LabelIndex.build(again, processor)
-        codes = again.gile.project_texts(**{name: batch[name] for name in ("input_ids", "attention_mask")})
-        torch.testing.assert_close(index.scores(codes, lexical=LexicalFeatures.of(batch)), logits, atol=1e-4, rtol=1e-4)
-        again.set_labels(LabelSet([*list(again.label_set)[::-1], Label("new", "breast")]), processor)
-        torch.testing.assert_close(again(**batch).logits[:, :4], logits.flip(1))
-        again.gile.word_rows.weight.zero_()  # postings follow
-        assert not torch.allclose(again(**batch).logits[:, :4], logits.flip(1))
 
 
 @pytest.mark.usefixtures("short_search")

@@ -1,24 +1,12 @@
 """A static encoder is a sum of vectors, learns from its teacher, and leaves labels to it."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset
 from torch.nn import functional
 
 from hf_gile import GileForSequenceClassification, Label, LabelIndex, LabelScoringPipeline, LabelSet
-from hf_gile.training import (
-    attach_teacher,
-    distill,
-    fit_labels,
-    model_from_text_encoder,
-    processor_from_text_encoder,
-    teach,
-)
+from hf_gile.training import attach_teacher, distill, teach
 from hf_gile.training.fit import can_fit_labels
 
 WORDS = ["iron", "milk", "heart", "blood", "rats", "diet", "low", "fed", "acute", "failure", "human", "breast"]
@@ -36,15 +24,11 @@ def texts(number, seed=0):
 
 
 @pytest.fixture
-def make_teacher(save_text_encoder):
+def make_teacher(save_text_encoder, make_pretrained):
     def make(**options):
-        folder = save_text_encoder(texts=[*WORDS, *NAMES], hidden_size=20, **options)
+        encoder = save_text_encoder(texts=[*WORDS, *NAMES], hidden_size=20, **options)
         fields = {"output_layer": "bilinear", "cosine_score": True, "label_rows": "full", "freeze_text_encoder": True}
-        fields |= {"problem_type": "single_label_classification", "lexical": True}
-        model = model_from_text_encoder(folder, num_labels=len(LABELS), **fields)
-        processor = processor_from_text_encoder(folder, model.config)
-        model.set_labels(LABELS, processor)
-        return model, processor
+        return make_pretrained(LABELS, encoder, problem_type="single_label_classification", lexical=True, **fields)
 
     return make
 
@@ -96,18 +80,6 @@ def test_a_table_learns_the_vectors_of_its_teacher_and_keeps_those_of_labels(tau
     torch.testing.assert_close(fast.model.project_stored_labels(), teacher.project_stored_labels())
 
 
-@pytest.mark.usefixtures("short_search")
-def test_the_head_is_fitted_again_to_labels(fast):
-    rows, gold = texts(120, seed=7)
-    dataset = Dataset.from_dict({"text": rows, "labels": [[f"l{g}"] for g in gold]})
-    parts = {"train": dataset.select(range(90)), "validation": dataset.select(range(90, 120))}
-    fit_labels(fast, parts)
-    assert fast.model.label_set.seen == [True] * 3
-    tests, answers = texts(60, seed=11)
-    logits = fast.model(**fast.processor(tests, return_tensors="pt")).logits
-    assert (logits.argmax(1).numpy() == answers).mean() > 0.8
-
-
 def test_new_labels_need_the_teacher(taught, make_teacher, tmp_path):
     teacher, _, fast = taught
     pipe = LabelScoringPipeline(fast.model, processor=fast.processor)
@@ -147,26 +119,3 @@ def test_a_saved_model_has_16_bits_a_number(fast, tmp_path, dtype):
     assert bits[0].dtype == torch.int16
     inputs = fast.processor(["iron diet"], return_tensors="pt")
     assert torch.equal(model(**inputs).logits, fast.model(**inputs).logits)
-
-
-SCRIPT = """
-import sys
-sys.modules["hf_gile"] = None
-from transformers import AutoModel, AutoProcessor, pipeline
-pipe = pipeline("text-classification", model=sys.argv[1], trust_remote_code=True)
-print([rows[0]["label"] for rows in pipe(["diet low in iron", "acute heart failure"], top_k=1)])
-model = AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True)
-processor = AutoProcessor.from_pretrained(sys.argv[1], trust_remote_code=True)
-print(model(**processor(["iron"], label_text=["heart failure"], return_tensors="pt")).logits.shape)
-"""
-
-
-@pytest.mark.slow
-def test_a_saved_model_scores_without_the_package(fast, tmp_path):
-    LabelScoringPipeline(fast.model, processor=fast.processor).save_pretrained(tmp_path / "fast")
-    environment = os.environ | {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "fast")]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("['")
-    assert "torch.Size([1, 1])" in done.stdout

@@ -135,29 +135,32 @@ def both(monkeypatch, save_text_encoder, tmp_path):
     monkeypatch.setattr(encoders, "locate_encoder", lambda name: encoders.FoundEncoder(name, folders[name]))
 
 
-def names_of(found):
-    return [encoder.name for encoder in found]
+REASONS = {
+    (encoders.ENGLISH,): "the texts are in no other language than English",
+    (encoders.MULTILINGUAL,): "the texts or labels are not English",
+    (encoders.ENGLISH, encoders.MULTILINGUAL): "most texts are English",
+    (encoders.MULTILINGUAL, encoders.ENGLISH): "many texts or labels are not English",
+}
 
 
-def test_texts_full_of_names_and_codes_get_the_encoder_of_their_other_words(both):
-    (best,) = text_encoders(NAMES)
-    assert (best.name, best.reason) == (encoders.ENGLISH, "the texts are in no other language than English")
-    (best,) = text_encoders([f"{text} libxqz17" for text in GERMAN])
-    assert (best.name, best.reason) == (encoders.MULTILINGUAL, "the texts or labels are not English")
-
-
-@pytest.mark.parametrize(("number", "first"), [(3, encoders.ENGLISH), (1, encoders.MULTILINGUAL)])
-def test_texts_in_several_languages_leave_the_encoder_in_doubt(both, number, first):
-    found = text_encoders([*ENGLISH[:2] * number, GERMAN[0]])
-    assert names_of(found) == [first, *{encoders.ENGLISH, encoders.MULTILINGUAL} - {first}]
-    assert all(encoder.reason for encoder in found)
-    assert best_text_encoder([*ENGLISH[:2] * number, GERMAN[0]]) == found[0]
-
-
-def test_labels_have_to_be_read_as_well_as_texts(both):
-    assert names_of(text_encoders(ENGLISH, ["heart", "blood"])) == [encoders.ENGLISH]
-    assert names_of(text_encoders(ENGLISH, ["Herz", "Muttermilch"])) == [encoders.MULTILINGUAL]
-    assert names_of(text_encoders(GERMAN, ["heart"] * 99)) == [encoders.MULTILINGUAL]
+@pytest.mark.parametrize(
+    ("texts", "labels", "names"),
+    [
+        (NAMES, [], [encoders.ENGLISH]),
+        ([f"{text} libxqz17" for text in GERMAN], [], [encoders.MULTILINGUAL]),
+        ([*ENGLISH[:2] * 3, GERMAN[0]], [], [encoders.ENGLISH, encoders.MULTILINGUAL]),
+        ([*ENGLISH[:2], GERMAN[0]], [], [encoders.MULTILINGUAL, encoders.ENGLISH]),
+        (ENGLISH, ["heart", "blood"], [encoders.ENGLISH]),
+        (ENGLISH, ["Herz", "Muttermilch"], [encoders.MULTILINGUAL]),
+        (GERMAN, ["heart"] * 99, [encoders.MULTILINGUAL]),
+    ],
+)
+def test_encoders_read_the_words_of_texts_and_labels(both, texts, labels, names):
+    found = text_encoders(texts, labels)
+    assert [encoder.name for encoder in found] == names
+    assert found[0].reason == REASONS[tuple(names)]
+    assert found[-1].reason
+    assert best_text_encoder(texts, labels) == found[0]
 
 
 def test_the_only_encoder_reads_texts_in_any_language(minilm):

@@ -8,16 +8,8 @@ import torch
 from datasets import Dataset
 from papers.unit_runs import first_columns
 from papers.unseen_weights import weigh_unseen
-from transformers import TrainingArguments
 
-from hf_gile import (
-    GileConfig,
-    GileForSequenceClassification,
-    GileProcessor,
-    Label,
-    LabelSet,
-    build_tokenizer,
-)
+from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
 from hf_gile.training import GileDataCollator, GileLoss, LabelSampler, ThresholdTuner
 from hf_gile.training.experiment import (
     Experiment,
@@ -34,20 +26,9 @@ WORDS = {"red": "crimson", "blue": "navy", "green": "olive", "grey": "ash"}
 
 
 @pytest.fixture
-def args(tmp_path):
-    return TrainingArguments(
-        str(tmp_path),
-        num_train_epochs=9,
-        per_device_train_batch_size=8,
-        learning_rate=1e-2,
-        eval_strategy="epoch",
-        save_strategy="epoch",
-        load_best_model_at_end=True,
-        report_to="none",
-        use_cpu=True,
-        dataloader_pin_memory=False,
-        disable_tqdm=True,
-    )
+def args(arguments):
+    best = {"eval_strategy": "epoch", "save_strategy": "epoch", "load_best_model_at_end": True}
+    return arguments(num_train_epochs=9, per_device_train_batch_size=8, learning_rate=1e-2, **best)
 
 
 @pytest.fixture
@@ -71,7 +52,7 @@ def make(args, tmp_path):
             for part, chosen in rows.items()
         }
         encoded = encode_parts(TextTask(parts, labels), model, processor)
-        run = run_arguments(args, tmp_path / "run", "eval_validation_seen_average_precision")
+        run = run_arguments(args, tmp_path / "epochs", "eval_validation_seen_average_precision")
         sampler = LabelSampler(4, num_negatives=2, columns=range(3))
         options = {"held_out": {"grey"}, "num_documents": 60} | options
         return Experiment(model, processor, encoded, sampler, run, **options)
@@ -100,7 +81,7 @@ def test_an_experiment_fits_calibrates_tests_and_saves(make, args, tmp_path):
     assert {"model.safetensors", "labels.jsonl", "processor_config.json"} <= saved
     assert "training_args.bin" not in saved
     assert documents_per_second(experiment.model, experiment.processor, ["a navy thing"], bf16=False) > 0
-    assert (args.output_dir, args.metric_for_best_model) == (str(tmp_path), "loss")
+    assert (args.output_dir, args.metric_for_best_model) == (str(tmp_path / "run"), "loss")
 
 
 def test_the_calibration_is_printed_in_a_line_for_each_group(make):

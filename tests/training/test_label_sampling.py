@@ -81,12 +81,6 @@ def test_a_repeated_batch_gets_another_sample_in_each_epoch():
     assert not torch.equal(draws[0], draws[1])
 
 
-@pytest.mark.parametrize("wrong", [-1, L])
-def test_gold_columns_out_of_range_are_refused(wrong):
-    with pytest.raises(ValueError, match=f"gold label {wrong}, but there are 101 labels"):
-        LabelSampler(L, num_negatives=7)([[3], [5, wrong]])
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -96,6 +90,9 @@ def test_gold_columns_out_of_range_are_refused(wrong):
     ],
     ids=str,
 )
-def test_invalid_options_are_refused(options, message):
+def test_invalid_options_and_gold_columns_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         LabelSampler(L, **options)
+    for wrong in (-1, L):
+        with pytest.raises(ValueError, match=f"gold label {wrong}, but there are 101 labels"):
+            LabelSampler(L, num_negatives=7)([[3], [5, wrong]])

@@ -2,34 +2,29 @@
 
 import pytest
 from torch.nn.functional import cross_entropy
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer
 
 from hf_gile.models.losses_gile import label_loss
 from hf_gile.training import GileDataCollator, GileLoss, LabelSampler
 
 
-def make_trainer(tmp_path, model, processor, labels, **options):
-    arguments = TrainingArguments(
-        output_dir=str(tmp_path),
-        label_smoothing_factor=0.1,
-        per_device_train_batch_size=3,
-        max_steps=1,
-        report_to=[],
-        save_strategy="no",
-        remove_unused_columns=False,
-        disable_tqdm=True,
-        use_cpu=True,
-    )
-    texts = ["breast milk", "iron in blood", "the heart"]
-    rows = [
-        {"input_ids": processor(text)["input_ids"][0], "labels": gold} for text, gold in zip(texts, labels, strict=True)
-    ]
-    return Trainer(model, arguments, train_dataset=rows, data_collator=GileDataCollator(processor, **options))
+@pytest.fixture
+def make_trainer(arguments):
+    def make(model, processor, labels, **options):
+        texts = ["breast milk", "iron in blood", "the heart"]
+        words = processor(texts)["input_ids"]
+        rows = [{"input_ids": ids, "labels": gold} for ids, gold in zip(words, labels, strict=True)]
+        smoothed = arguments(
+            label_smoothing_factor=0.1, per_device_train_batch_size=3, max_steps=1, remove_unused_columns=False
+        )
+        return Trainer(model, smoothed, train_dataset=rows, data_collator=GileDataCollator(processor, **options))
+
+    return make
 
 
-def test_single_label_smoothing_equals_torch(tmp_path, make_model):
+def test_single_label_smoothing_equals_torch(make_trainer, make_model):
     model, processor = make_model(problem_type="single_label_classification")
-    trainer = make_trainer(tmp_path, model, processor, [1, 2, 0])
+    trainer = make_trainer(model, processor, [1, 2, 0])
     batch = next(iter(trainer.get_train_dataloader()))
     expected = cross_entropy(model.train()(batch["input_ids"]).logits, batch["labels"], label_smoothing=0.1)
     assert trainer.compute_loss(model, dict(batch)).item() == pytest.approx(expected.item(), rel=1e-5)
@@ -47,19 +42,19 @@ def test_single_label_smoothing_equals_torch(tmp_path, make_model):
     ids=["several labels", "single labels", "sampled", "chunks"],
 )
 def test_label_smoothing_refuses_losses_that_it_would_replace(
-    tmp_path, make_model, problem_type, loss, labels, sampled
+    make_trainer, make_model, problem_type, loss, labels, sampled
 ):
     model, processor = make_model(problem_type=problem_type)
     model.loss_function = loss
-    trainer = make_trainer(tmp_path, model, processor, labels, label_sampler=LabelSampler(5, 1) if sampled else None)
+    trainer = make_trainer(model, processor, labels, label_sampler=LabelSampler(5, 1) if sampled else None)
     with pytest.raises(ValueError, match=r"or model\.loss_function: set label_smoothing_factor=0"):
         trainer.train()
 
 
-def test_multi_label_models_ignore_smoothing_with_a_warning(tmp_path, make_model):
+def test_multi_label_models_ignore_smoothing_with_a_warning(make_trainer, make_model):
     model, processor = make_model(problem_type="multi_label_classification")
     with pytest.warns(UserWarning, match="Label smoothing is not compatible with multi-label classification"):
-        trainer = make_trainer(tmp_path, model, processor, [[1, 2], [2], []])
+        trainer = make_trainer(model, processor, [[1, 2], [2], []])
     batch = next(iter(trainer.get_train_dataloader()))
     expected = model.train()(batch["input_ids"], labels=batch["labels"]).loss
     assert trainer.compute_loss(model, dict(batch)).item() == pytest.approx(expected.item(), rel=1e-5)

@@ -9,29 +9,17 @@ from datasets import Dataset
 from papers.token_weights import log_idf
 
 from hf_gile.settings import only_read
-from hf_gile.training import (
-    GileDataCollator,
-    add_pooled_embeds,
-    encode_dataset,
-    model_from_text_encoder,
-    parameter_groups,
-    processor_from_text_encoder,
-)
+from hf_gile.training import GileDataCollator, add_pooled_embeds, encode_dataset, parameter_groups
 
 TEXTS = ["Breast milk.", "The failing heart pumps less blood. Cardiac output was measured.", "Iron", "", "milk. iron."]
 GOLD = [["Milk, Human"], ["Heart Failure", "Blood"], ["Iron"], [], ["Milk, Human", "Iron"]]
 
 
 @pytest.fixture
-def make(save_text_encoder, label_set):
+def make(make_pretrained, label_set):
     def make_model(**fields):
-        folder = save_text_encoder()
-        torch.manual_seed(0)
-        fields = {"joint_size": 13, "num_labels": len(label_set)} | fields
-        fields = only_read(**{"text_encoder_type": "transformer"} | fields)
-        model = model_from_text_encoder(folder, problem_type="multi_label_classification", **fields)
-        processor = processor_from_text_encoder(folder, model.config)
-        model.set_labels(label_set, processor)
+        fields = only_read(**{"text_encoder_type": "transformer", "joint_size": 13} | fields)
+        model, processor = make_pretrained(problem_type="multi_label_classification", **fields)
         dataset = encode_dataset(Dataset.from_dict({"text": TEXTS, "labels": GOLD}), processor, label_set)
         return model, processor, dataset
 

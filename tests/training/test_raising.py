@@ -69,18 +69,15 @@ def separable(lead, number=60):
     return lead * (torch.arange(LABELS) == gold).float(), gold
 
 
-@pytest.mark.parametrize(("handicap", "raised"), [(0.0, 0.0), (11.0, 1.25), (15.0, 5.25)])
-def test_exclusive_labels_that_already_rank_first_are_not_raised(handicap, raised):
+@pytest.mark.parametrize(
+    ("one_label", "handicap", "raised"),
+    [(True, 0.0, 0.0), (True, 11.0, 1.25), (True, 15.0, 5.25), (False, 2.25, 2.25), (False, 0.0, 0.0)],
+)
+def test_exclusive_labels_are_raised_to_the_first_rank_and_others_to_a_half(one_label, handicap, raised):
     logits, gold = separable(10.0)
     ranking = ranking_of(logits - handicap * ~SEEN, gold)
     assert ranking.best_raise(0.03) == min(9.75 + handicap, 8.0)
-    assert ranking.best_raise(0.03, one_label=True) == raised
-
-
-@pytest.mark.parametrize(("handicap", "raised"), [(2.25, 2.25), (0.0, 0.0)])
-def test_independent_labels_are_not_raised_above_a_half(handicap, raised):
-    logits, gold = separable(10.0)
-    assert ranking_of(logits - handicap * ~SEEN, gold).best_raise(0.03, one_label=False) == raised
+    assert ranking.best_raise(0.03, one_label=one_label) == raised
 
 
 @pytest.mark.parametrize("number", [1, 5, 10])
