@@ -163,22 +163,6 @@ def test_calibrate_reports_that_the_card_is_outdated(run, saved_model, table, co
     assert run("calibrate", saved_model, table, *columns).stderr.endswith(f"\n{warning}{figures}\n")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "ends", "message"),
-    [
-        (["evaluate", "model", "rows.jsonl"], 1, "no column 'text', only body, tags; name the column with --text"),
-        (["evaluate", "model", "rows.jsonl", "--output", "model"], 2, "'model' is a directory"),
-        (["calibrate", "user/model", "rows.jsonl"], 1, "to calibrate a model on the Hub, download a copy"),
-        (["calibrate", "model", "rows.jsonl", "--method", "magic", "--text", "body", "--labels", "tags"], 1, "'magic'"),
-    ],
-)
-def test_errors_are_reported_without_a_traceback(run, saved_model, table, monkeypatch, arguments, ends, message):
-    monkeypatch.chdir(saved_model.parent)
-    result = run(*arguments, ends=ends)
-    assert message in result.stderr
-    assert "Traceback" not in result.stderr
-
-
 @pytest.fixture
 def one_label_model(saved_model):
     """Returns the folder of a single-label model."""

@@ -174,37 +174,6 @@ def test_an_index_can_replace_the_label_set(run, saved_model, pipe, tmp_path):
     check(rows, [pipe(TEXTS[0], LabelSet.from_names(["Rats", "Milk", "Heart"]))])
 
 
-@pytest.mark.parametrize(
-    ("flags", "ends", "message"),
-    [
-        (["--threshold", "much"], 2, "must be a number or stored, got 'much'"),
-        (["--format", "pdf"], 2, "'pdf' is not one of 'text', 'jsonl', 'csv'"),
-        (["--label", "a", "--index", "b"], 2, "pass only one of --label, --label-file and --index"),
-        (["--label-file", "absent.csv"], 1, "nothing matches absent.csv"),
-        (["absent.txt"], 1, "no file at absent.txt"),
-        (["--device", "gpu"], 1, "this machine has no device 'gpu': "),
-    ],
-)
-def test_errors_are_reported_without_a_traceback(run, saved_model, flags, ends, message):
-    result = run("score", saved_model, *flags, input="a\n", ends=ends)
-    assert message in result.stderr
-    assert "Traceback" not in result.stderr
-    assert result.stdout == ""
-
-
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        ("absent", "no folder absent (in "),
-        ("runs/absent/model", "models on the Hub are named user/name"),
-        (".", "is not a saved model: it has no config.json"),
-    ],
-)
-def test_a_missing_model_is_named(run, model, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert message in run("score", model, input="a\n", ends=1).stderr
-
-
 @pytest.mark.parametrize("model", ["runs/first", "runs/first/auto/modell"])
 def test_the_models_of_a_run_are_named_for_its_folder(run, model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -75,21 +75,6 @@ def test_the_shard_comes_from_slurm_or_torchrun_variables(run, saved_model, tmp_
     assert pq.read_table(part)["text"].to_pylist() == ["Rats were fed 2 times."]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["model", "notes.txt", "-", "--output", "out"], "needs files as input, not standard input"),
-        (["model", "notes.txt", "--output", "out", "--evidence"], "cannot be combined with --output"),
-        (["model", "notes.txt", "--output", "out", "--shortlist", "5"], "cannot be combined with --output"),
-        (["model", "notes.txt", "--output", "out", "--shard", "2/2"], "must be I/N with I from 0 to N-1"),
-        (["--status"], "pass the folder of the run as --output FOLDER"),
-        (["--output", "out", "--merge", "all.csv"], "writes Parquet: name the file .parquet, not all.csv"),
-    ],
-)
-def test_incompatible_options_are_usage_errors(run, words, message):
-    assert message in run("score", *words, ends=2).stderr
-
-
 @pytest.mark.slow
 def test_after_a_worker_is_killed_the_next_call_finishes_the_run(run, start, saved_model, tmp_path):
     path, output = tmp_path / "notes.txt", tmp_path / "scored"

@@ -43,23 +43,6 @@ def test_the_help_of_train_starts_with_what_most_runs_need(run):
     assert len(flags) == len({*flags, *names}) - len(names) > 30
 
 
-@pytest.mark.parametrize(
-    ("arguments", "ends", "message"),
-    [
-        (["--recipe", "bio"], 2, "must be one of table, bioasq, dw, xmc, units, got 'bio'"),
-        (["--label", "tags"], 2, "error: --label: unknown flag; did you mean --labels?; --help shows the flags"),
-        ([], 2, "error: no training documents: pass --train_files"),
-        (["--train-files", "absent.csv"], 2, "error: train_files: nothing matches absent.csv"),
-    ],
-)
-def test_errors_are_reported_without_a_traceback(run, tmp_path, monkeypatch, arguments, ends, message):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "__init__.py").write_text("")
-    result = run("train", *arguments, ends=ends)
-    assert message in result.stderr
-    assert "Traceback" not in result.stderr
-
-
 def test_a_model_trained_on_a_user_table_scores_texts(run, tmp_path, monkeypatch, capfd):
     draw = random.Random(0)
     with (tmp_path / "notes.csv").open("w", newline="") as file:
