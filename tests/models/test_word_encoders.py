@@ -1,17 +1,10 @@
 import pytest
 import torch
 
-from hf_gile import GileConfig, GileModel
-
-B, S, W, D, H = 2, 3, 5, 7, 11
-
 
 @pytest.fixture(params=["wan", "han"])
-def model(request):
-    torch.manual_seed(0)
-    sizes = {"vocab_size": 19, "embedding_size": D, "hidden_size": H, "attention_size": 13, "joint_size": 17}
-    config = GileConfig(text_encoder_type=request.param, **sizes)
-    return GileModel(config).double().eval()
+def model(request, make_model):
+    return make_model(request.param)[0].gile.double()
 
 
 def document(model, words):
