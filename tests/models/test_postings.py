@@ -6,12 +6,10 @@ from collections import Counter
 import pytest
 import torch
 from datasets import Dataset
-from huggingface_hub.errors import StrictDataclassError
 from papers.unseen_weights import fit_unseen_weights
 from transformers import AutoProcessor
 
 from hf_gile import (
-    GileConfig,
     GileForSequenceClassification,
     GileProcessor,
     Label,
@@ -299,12 +297,10 @@ def test_documents_of_sentences_have_the_words_of_all_sentences(make_lexical):
     assert as_text["lexical_ids"] == as_sentences["lexical_ids"] == [list(count_features("iron milk"))]
 
 
-def test_a_linear_unit_has_no_lexical_terms(make_model, tmp_path):
+def test_lexical_terms_can_be_added_to_a_trained_model(make_model, tmp_path):
     model, processor = make_model()
-    with pytest.raises(StrictDataclassError, match="a linear unit reads no labels"):
-        GileConfig(output_layer="linear", lexical=True)
     model.save_pretrained(tmp_path)
-    reloaded = GileForSequenceClassification.from_pretrained(tmp_path, lexical=True)  # also for a trained model
+    reloaded = GileForSequenceClassification.from_pretrained(tmp_path, lexical=True)
     processor.lexical = True
     set_lexical_weights(reloaded, map(list, map(count_features, TEXTS)))
     with torch.no_grad():

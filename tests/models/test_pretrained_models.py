@@ -6,12 +6,11 @@ from itertools import pairwise
 import pytest
 import torch
 import transformers
-from huggingface_hub.errors import StrictDataclassError
 from papers.unit_loss import UnitLoss
 from torch.nn import functional
 from transformers import AutoModel, BertConfig
 
-from hf_gile import GileConfig, GileForSequenceClassification
+from hf_gile import GileForSequenceClassification
 from hf_gile.label_index import fingerprint
 from hf_gile.models import text_encoders_gile
 from hf_gile.training import GileLoss, model_from_text_encoder
@@ -208,34 +207,3 @@ def test_limits_stay_within_the_positions_of_the_encoder(make_pretrained, encode
     model_from_text_encoder(folder, label_encoder_type="mean", max_label_words=41)
     with pytest.raises(ValueError, match=r"reads at most 40 tokens, got 41; .*truncation=True"):
         model.gile.project_texts(torch.full((1, 41), 5))
-
-
-REFUSED = {
-    "reads no texts": (
-        {"text_encoder_config": {"model_type": "vit"}},
-        "describes a 'vit', which is not a text encoder",
-    ),
-    "word dropout": ({"word_dropout": 0.5}, "word_dropout=0.5 would have no effect without word vectors"),
-    "sizes": (
-        {
-            "cosine_score": True,
-            "label_encoder_type": "mean",
-            "text_encoder_type": "hierarchical_transformer",
-            "encoder_cell": "gru",
-            "hidden_size": 7,
-        },
-        "of sizes 7 and 12",
-    ),
-    "linear": (
-        {"output_layer": "linear", "label_rows": "full", "label_encoder_type": "mean"},
-        "a linear unit reads no labels",
-    ),
-}
-
-
-@pytest.mark.parametrize(("options", "message"), REFUSED.values(), ids=REFUSED)
-def test_incompatible_fields_are_refused_by_name(options, message):
-    fields = {"text_encoder_type": "transformer", "text_encoder_config": BertConfig(**SIZES), "pooling": "mean"}
-    fields |= {"label_encoder_type": "text_encoder"}
-    with pytest.raises((StrictDataclassError, ValueError), match=message):
-        GileConfig(**fields | options)

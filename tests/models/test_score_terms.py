@@ -5,7 +5,6 @@ from collections import Counter
 
 import pytest
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from papers.literal import literal_scores
 from papers.token_weights import set_token_weights
 from papers.unit_loss import UnitLoss
@@ -198,23 +197,6 @@ def test_initialization_fields_are_refused_when_weights_are_loaded(make_model, t
             kind.from_pretrained(tmp_path, **{name: value})
     with_cosine = GileForSequenceClassification.from_pretrained(tmp_path, cosine_score=True, cosine_scale=5.0)
     assert with_cosine.gile.output_layer.cosine.factors.scale.tolist() == [5.0, 5.0]  # of new weights
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ({"new": {}}, "got 'new'"),
-        ({"rare": {"joint": 2.0}}, r"term_weights has unseen \(labels are seen if they have label_rows\), got 'rare'"),
-        ({"unseen": 2.0}, "got 'unseen': 2.0"),
-        ({"seen": {"joint": 2.0}}, "labels are seen if they have label_rows"),
-        ({"unseen": {"rows": 2.0}}, "has 'rows'; terms of this score are joint, cosine, offset"),
-        ({"unseen": {"joint": math.nan}}, "must be a number from .* got nan"),
-        ({"unseen": {"joint": "2"}}, "must be a number from .* got '2'"),
-    ],
-)
-def test_term_weights_without_effect_are_refused(weights, message):
-    with pytest.raises(StrictDataclassError, match=message):
-        GileConfig(bag_size=3, cosine_score=True, term_weights=weights)
 
 
 def test_a_label_with_a_row_has_weights_between_those_of_rare_and_of_seen_labels():
