@@ -3,8 +3,8 @@ import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
+from two_languages import TEXTS, make_bilingual
 
-from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
 from hf_gile.label_index import LabelIndex
 from hf_gile.metrics import LabelMetrics, evaluate_index
 from hf_gile.training import GileDataCollator, LabelSampler, ThresholdTuner, encode_dataset
@@ -106,20 +106,14 @@ def test_invalid_batches_are_refused(make_model, label_set, change, message):
 
 
 def test_documents_are_scored_by_an_index_of_their_language():
-    texts = {"english": "the gift of milk", "german": "das gift der schlange"}
-    label_set = LabelSet(Label(f"{language}:gift", "gift", language=language) for language in texts)
-    tokenizer = build_tokenizer({language: [text] for language, text in texts.items()}, min_count=1)
-    config = GileConfig(vocab_size=len(tokenizer), languages=list(texts), num_labels=2)
-    processor = GileProcessor.for_config(tokenizer, config)
-    model = GileForSequenceClassification(config).eval()
-    model.set_labels(label_set, processor)
+    model, processor = make_bilingual()
     index = LabelIndex.build(model, language="german")
     batches = {}
-    for language, text in texts.items():
-        rows = Dataset.from_dict({"text": [text], "labels": [["german:gift"]]})
+    for language, texts in TEXTS.items():
+        rows = Dataset.from_dict({"text": texts[:1], "labels": [["german:gift"]]})
         encoded = encode_dataset(rows, processor, index.label_set, language=language)
         batches[language] = [GileDataCollator(processor)(list(encoded))]
-    results = evaluate_index(index, model, batches["german"], LabelMetrics(1))
+    results = evaluate_index(index, model, batches["german"], LabelMetrics(2))
     assert results["documents"] == 1
     with pytest.raises(ValueError, match="scores documents in german, but a batch has other languages"):
-        evaluate_index(index, model, batches["english"], LabelMetrics(1))
+        evaluate_index(index, model, batches["english"], LabelMetrics(2))

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 import torch
+from two_languages import LABELS, make_bilingual
 
-from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
+from hf_gile import GileConfig, GileForSequenceClassification, Label, LabelSet
 from hf_gile.models.search_gile import calibrated
 
 PLATT = {"method": "platt", "scale": 0.7, "offset": -1.3}
@@ -100,15 +101,11 @@ def test_labels_are_matched_however_their_letters_are_composed(make_model):
 
 
 def test_labels_of_several_languages_are_matched_within_their_language():
-    languages = ["english", "german"]
-    tokenizer = build_tokenizer({language: ["iron"] for language in languages}, min_count=1)
-    config = GileConfig(vocab_size=len(tokenizer), languages=languages, embedding_size=7, joint_size=13, num_labels=2)
-    model = GileForSequenceClassification(config)
-    stored = LabelSet([Label("e", "Iron", language="english", seen=True), Label("g", "Iron", language="german")])
-    model.set_labels(stored, GileProcessor.for_config(tokenizer, config))
-    names = LabelSet.from_names(["Iron", "Blood"])
-    assert model.stored_labels.find_columns(names, "english").tolist() == [0, -1]
-    assert model.stored_labels.find_columns(names, "german").tolist() == [1, -1]
+    model, processor = make_bilingual()
+    model.set_labels(LABELS.with_counts({"english:gift": 3}), processor)
+    names = LabelSet.from_names(["gift", "milk"])
+    assert model.stored_labels.find_columns(names, "english").tolist() == [0, 1]
+    assert model.stored_labels.find_columns(names, "german").tolist() == [3, -1]
     assert model.stored_labels.seen(names, "german").tolist() == [False, False]
     assert model.stored_labels.seen(names, "english").tolist() == [True, False]
 

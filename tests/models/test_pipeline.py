@@ -11,7 +11,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from hf_gile import GileProcessor, Label, LabelIndex, LabelScoringPipeline, LabelSet, build_tokenizer
+from hf_gile import GileProcessor, Label, LabelIndex, LabelSet, build_tokenizer
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
 CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection"]
@@ -29,13 +29,6 @@ def pipe(parts):
 
 def scores(answer):
     return dict(zip(answer["labels"], answer["scores"], strict=True))
-
-
-def test_a_loaded_model_gets_this_pipeline_by_the_name_of_our_task(pipe, parts):
-    model, processor = parts
-    ours = pipeline("label-scoring", model=model, processor=processor, tokenizer=processor.tokenizer)
-    assert isinstance(ours, LabelScoringPipeline)
-    assert ours(TEXTS, CANDIDATES) == pipe(TEXTS, CANDIDATES)
 
 
 def test_other_models_keep_the_pipelines_of_transformers(tmp_path, pieces):
@@ -146,22 +139,6 @@ def test_an_index_of_another_model_or_language_is_refused(pipe, parts, make_mode
         parts[0].gile.get_input_embeddings().weight[7] += 1
     with pytest.raises(ValueError, match=r"build it again with LabelIndex\.build"):
         pipe(TEXTS[0], index)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"candidate_labels": " , "}, "no labels; at least one is required"),
-        ({"candidate_labels": ["Iron", ""]}, "row 2: the id is empty"),
-        ({"candidate_labels": 3}, "candidate_labels must be names"),
-        ({"candidate_labels": [["Iron"], ["Blood"]]}, "2 label lists: pass a list of as many texts"),
-        ({"threshold": 2}, "threshold must be a probability between 0 and 1, got 2"),
-    ],
-    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
-)
-def test_invalid_input_is_refused(pipe, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        pipe(**({"inputs": TEXTS[0]} | arguments))
 
 
 def test_a_saved_pipeline_keeps_its_length_limits(tmp_path, make_model):

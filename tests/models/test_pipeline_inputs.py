@@ -115,35 +115,28 @@ def test_an_invalid_text_is_refused_by_position(pipe, bad, message):
 
 
 @pytest.mark.parametrize(
-    ("bad", "message"),
+    ("arguments", "message"),
     [
-        ({"text": "blood"}, r"text\[0\] must be a text.*, got dict: pass the text column"),
-        ([], "no texts to score: pass at least one"),
-        (KeyDataset([], "text"), "no texts to score: pass at least one"),
-        (rows().to_iterable_dataset(), "got IterableDataset instead of texts: pass the text column"),
-    ],
-)
-def test_containers_without_texts_are_refused(pipe, bad, message):
-    with pytest.raises(ValueError, match=message):
-        pipe(bad, CANDIDATES)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+        ({"inputs": {"text": "blood"}}, r"text\[0\] must be a text.*, got dict: pass the text column"),
+        ({"inputs": []}, "no texts to score: pass at least one"),
+        ({"inputs": KeyDataset([], "text")}, "no texts to score: pass at least one"),
+        ({"inputs": rows().to_iterable_dataset()}, "got IterableDataset instead of texts: pass the text column"),
+        ({"candidate_labels": " , "}, "no labels; at least one is required"),
+        ({"candidate_labels": 3}, "candidate_labels must be names"),
+        ({"inputs": "iron", "candidate_labels": ["Iron", ""]}, "row 2: the id is empty"),
+        ({"inputs": "iron", "candidate_labels": [["Iron"], ["Blood"]]}, "2 label lists: pass a list of as many texts"),
+        ({"inputs": ["iron", "milk"], "candidate_labels": [3, 4]}, "row 1: id must be str, got 3"),
+        ({"candidate_labels": {"Iron": None}}, "description must be str, got None"),
         ({"top_k": 2.0}, "top_k must be a whole number, at least 1, got 2.0"),
+        ({"threshold": 2}, "threshold must be a probability between 0 and 1, got 2"),
         ({"threshold": "tuned"}, "got 'tuned'; or 'stored'"),
         ({"long_texts": "sum"}, "long_texts must be one of cut, max, mean, got 'sum'"),
         ({"topk": 3}, "has no option 'topk'; it has candidate_labels, multi_label, top_k, .* and batch_size"),
-        ({"candidate_labels": [3, 4]}, "row 1: id must be str, got 3"),
-        ({"candidate_labels": {"Iron": None}}, "description must be str, got None"),
     ],
-    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_invalid_options_are_refused(pipe, options, message):
-    texts = TEXTS[:2] if isinstance(options.get("candidate_labels"), list) else TEXTS
+def test_invalid_arguments_are_refused(pipe, arguments, message):
     with pytest.raises(ValueError, match=message):
-        pipe(texts, **options)
+        pipe(**({"inputs": TEXTS} | arguments))
 
 
 def test_a_model_in_training_is_put_in_evaluation_mode(make_model):
