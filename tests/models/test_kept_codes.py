@@ -48,12 +48,6 @@ def test_a_change_of_all_numbers_through_data_is_detected(shape, dtype):
     assert compute_state(numbers) != before
 
 
-def test_a_state_tells_tensors_of_equal_numbers_apart():
-    numbers = torch.ones(20)
-    states = [compute_state(x) for x in (numbers, numbers.clone(), numbers.view(4, 5), numbers.view(torch.int32))]
-    assert len(set(states)) == 4
-
-
 def test_weights_on_the_meta_device_count_as_changed():
     offloaded = torch.empty(3, device="meta")
     assert compute_state(offloaded) != compute_state(offloaded)
@@ -140,10 +134,6 @@ def test_a_frozen_encoder_is_not_hashed_at_each_training_step(make_pretrained, m
     model(**inputs, labels=torch.tensor([[1]]))
     monkeypatch.setattr("hf_gile.models.label_embeds_gile.compute_encoder_state", None)
     model(**inputs, labels=torch.tensor([[1]]))
-    with torch.no_grad():
-        model.gile.text_encoder.transformer.encoder.layer[0].output.dense.weight += 1
-    with pytest.raises(TypeError, match="not callable"):  # a version counter has changed
-        model(**inputs, labels=torch.tensor([[1]]))
 
 
 def train_step(model, make, **options):
@@ -162,10 +152,9 @@ OPTIMIZERS = {
 }
 
 
-def assign(model):
-    model.load_state_dict(
-        {name: weight + 0.5 for name, weight in model.state_dict().items() if "ids" not in name}, False
-    )
+def load(model, assign=False):
+    state = {name: weight + 0.5 for name, weight in model.state_dict().items() if "ids" not in name}
+    model.load_state_dict(state, strict=False, assign=assign)
 
 
 CHANGES = OPTIMIZERS | {
@@ -173,7 +162,8 @@ CHANGES = OPTIMIZERS | {
     "a copy": lambda model: model.gile.label_parameters()[0].copy_(torch.ones(())),
     "another tensor": lambda model: setattr(weight := model.gile.label_parameters()[0], "data", 0.5 - weight.data),
     "in place through data": lambda model: model.gile.label_parameters()[0].data.add_(0.5),
-    "load_state_dict": assign,
+    "load_state_dict": load,
+    "load_state_dict, other tensors": partial(load, assign=True),
     "another type": lambda model: model.double(),
     "another type and back": lambda model: model.bfloat16().float(),
 }

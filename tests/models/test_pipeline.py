@@ -18,13 +18,9 @@ CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection"]
 
 
 @pytest.fixture
-def parts(make_model):
-    return make_model("han", problem_type="multi_label_classification")
-
-
-@pytest.fixture
-def pipe(parts):
-    return pipeline("label-scoring", model=parts[0], processor=parts[1])
+def pipe(make_model):
+    model, processor = make_model("han", problem_type="multi_label_classification")
+    return pipeline("label-scoring", model=model, processor=processor)
 
 
 def scores(answer):
@@ -65,8 +61,8 @@ def test_answers_have_the_shape_of_the_built_in_pipeline(pipe):
     assert pipe(TEXTS[0], "Iron, Blood")["labels"] in (["Iron", "Blood"], ["Blood", "Iron"])
 
 
-def test_pipeline_scores_equal_model_scores(pipe, parts):
-    model, processor = parts
+def test_pipeline_scores_equal_model_scores(pipe):
+    model, processor = pipe.model, pipe.processor
     expected = model.gile(**processor(TEXTS, label_text=CANDIDATES, return_tensors="pt")).logits.sigmoid()
     for answer, row in zip(pipe(TEXTS, CANDIDATES), expected, strict=True):
         assert scores(answer) == pytest.approx(dict(zip(CANDIDATES, row.tolist(), strict=True)), rel=1e-5)
@@ -82,20 +78,14 @@ def test_each_text_in_a_batch_may_have_different_labels(pipe):
         assert scores(answer) == pytest.approx(scores(pipe(text, labels)), rel=1e-5)
 
 
-def test_a_processor_of_another_model_is_refused(parts, make_model):
-    model, processor = parts
+def test_a_processor_of_another_model_is_refused(pipe):
+    model, processor = pipe.model, pipe.processor
     other = GileProcessor(build_tokenizer(["other words"], min_count=1), processor.reads_sentences)
     with pytest.raises(ValueError, match="use the processor saved with the model"):
         pipeline("label-scoring", model=model, processor=other)
     other = GileProcessor(processor.tokenizer, reads_sentences=False)
     with pytest.raises(ValueError, match="has reads_sentences=False, but the model needs reads_sentences=True"):
         pipeline("label-scoring", model=model, processor=other)
-
-
-def test_labels_that_share_a_name_are_distinguished_by_ids(pipe):
-    labels = LabelSet([Label("1", "Iron", "blood"), Label("2", "Iron", "diet"), Label("3", "Milk")])
-    for candidates in (labels, LabelIndex.build(pipe.model, pipe.processor, labels)):
-        assert sorted(pipe(TEXTS[0], candidates)["labels"]) == ["Iron (1)", "Iron (2)", "Milk"]
 
 
 def test_single_label_models_use_softmax_by_default(make_model):
@@ -105,38 +95,30 @@ def test_single_label_models_use_softmax_by_default(make_model):
     assert sum(pipe(TEXTS[0], multi_label=True)["scores"]) != pytest.approx(1)
 
 
-def test_labels_are_encoded_once_until_the_model_changes(pipe, parts, monkeypatch):
+def test_labels_are_encoded_once(pipe, monkeypatch):
     first = pipe(TEXTS[0], CANDIDATES)
-    with monkeypatch.context() as patch:
-        patch.setattr(parts[0].gile, "project_labels", None)
-        assert pipe(TEXTS[0], CANDIDATES) == first
-    model = parts[0].train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)  # does not change version counters
-    model(**parts[1](TEXTS, return_tensors="pt"), labels=torch.tensor([[1], [2], [1], [0]])).loss.backward()
-    optimizer.step()
-    model.eval()
-    fresh = pipeline("label-scoring", model=model, processor=parts[1])
-    assert pipe(TEXTS[0], CANDIDATES) == fresh(TEXTS[0], CANDIDATES) != first
+    monkeypatch.setattr(pipe.model.gile, "project_labels", None)
+    assert pipe(TEXTS[0], CANDIDATES) == first
 
 
 @pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"multi_label": False}])
-def test_an_index_gives_the_same_answers_as_its_labels(pipe, parts, options, tmp_path):
+def test_an_index_gives_the_same_answers_as_its_labels(pipe, options, tmp_path):
     labels = LabelSet([Label(f"id {name}", name, "blood") for name in CANDIDATES])
-    LabelIndex.build(*parts, labels).save_pretrained(tmp_path)
+    LabelIndex.build(pipe.model, pipe.processor, labels).save_pretrained(tmp_path)
     index = LabelIndex.from_pretrained(tmp_path)
     assert pipe(TEXTS, index, batch_size=2, **options) == pipe(TEXTS, labels, batch_size=2, **options)
     assert pipe(TEXTS[:2], [index, labels], **options) == pipe(TEXTS[:2], labels, **options)
 
 
-def test_an_index_of_another_model_or_language_is_refused(pipe, parts, make_model):
-    index = LabelIndex.build(*parts, LabelSet.from_names(CANDIDATES))
+def test_an_index_of_another_model_or_language_is_refused(pipe):
+    index = LabelIndex.build(pipe.model, pipe.processor, LabelSet.from_names(CANDIDATES))
     pipe(TEXTS[0], index)
     with pytest.raises(ValueError, match=r"built with language=None, label_language=None, but .*'german': build"):
         pipe(TEXTS[0], index, label_language="german")
     with pytest.raises(ValueError, match=r"must be one of the languages of this model, \[\]"):
         pipe(TEXTS[0], label_language="german")
     with torch.no_grad():
-        parts[0].gile.get_input_embeddings().weight[7] += 1
+        pipe.model.gile.get_input_embeddings().weight[7] += 1
     with pytest.raises(ValueError, match=r"build it again with LabelIndex\.build"):
         pipe(TEXTS[0], index)
 

@@ -6,9 +6,7 @@ from collections import Counter
 import pytest
 import torch
 from papers.literal import literal_scores
-from papers.token_weights import set_token_weights
 from papers.unit_loss import UnitLoss
-from torch.nn import functional
 
 from hf_gile import (
     GileConfig,
@@ -102,21 +100,6 @@ class TestBag:
         for expected, gradient in zip(dense, sparse, strict=True):
             assert gradient.is_sparse
             torch.testing.assert_close(gradient.to_dense(), expected)
-
-    def test_a_bag_starts_as_the_cosine_of_tf_idf_vectors(self):
-        config = GileConfig(vocab_size=19, bag_size=4001, cosine_score=True, embedding_size=3)
-        model = GileForSequenceClassification(config).gile
-        idf = torch.rand(19).double() + 0.5
-        idf[2] = 0
-        set_token_weights(model, idf.log())
-        texts = torch.tensor([[3, 4, 3, 18, 2], [7, 4, 3, 2, 2], [9, 9, 2, 0, 0]])
-        vectors = model.bag(texts, texts != 0) / 4001**0.5
-        tf_idf = torch.zeros(3, 19)
-        for row, text in enumerate(texts.tolist()):
-            for token, count in Counter(filter(None, text)).items():
-                tf_idf[row, token] = (1 + math.log(count)) * idf[token]
-        tf_idf = functional.normalize(tf_idf, dim=-1)
-        torch.testing.assert_close(vectors @ vectors.T, tf_idf @ tf_idf.T, rtol=0, atol=0.06)
 
     def test_word_level_models_may_have_a_bag(self, make_model, label_set):
         model, processor = make_model("han", bag_size=3, cosine_score=True, label_rows="full")
