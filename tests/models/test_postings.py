@@ -11,7 +11,6 @@ from transformers import AutoProcessor
 
 from hf_gile import (
     GileForSequenceClassification,
-    GileProcessor,
     Label,
     LabelIndex,
     LabelScoringPipeline,
@@ -166,16 +165,22 @@ def test_lexical_terms_count_in_evaluation_with_the_weights_of_the_group(make_le
     reloaded.train()(**inputs, labels=torch.tensor([[0], [1], [2], [3], [4]])).loss.backward()
 
 
-def test_the_saved_processor_returns_the_words_that_a_tokenizer_lacks(make_lexical, tmp_path):
+def test_a_saved_processor_returns_the_words_that_a_tokenizer_lacks(make_lexical, tmp_path):
     model, processor = make_lexical(problem_type="multi_label_classification")
     LabelScoringPipeline(model, processor=processor).save_pretrained(tmp_path)
-    read = AutoProcessor.from_pretrained(tmp_path)
-    with torch.no_grad():
-        assert torch.equal(model(**inputs_of(read)).logits, model(**inputs_of(processor)).logits)
-        with pytest.raises(
-            ValueError, match=r"pipeline\('text-classification', model=folder, trust_remote_code=True\) passes"
-        ):
-            model(**read.tokenizer(TEXTS[:1], return_tensors="pt"))
+    reloaded = AutoProcessor.from_pretrained(tmp_path)
+    read = reloaded(iter(TEXTS))
+    pairs = zip(read["lexical_ids"], read["lexical_counts"], strict=True)
+    assert [dict(zip(*pair, strict=True)) for pair in pairs] == list(map(count_features, TEXTS))
+    assert "lexical_ids" not in reloaded(label_text=["Iron"])
+    with (
+        torch.no_grad(),
+        pytest.raises(ValueError, match=r"pipeline\('text-classification', model=folder, trust_remote_code=True\)"),
+    ):
+        model(**reloaded.tokenizer(TEXTS[:1], return_tensors="pt"))
+    reloaded.lexical = False
+    with pytest.raises(ValueError, match="has lexical=False, but the model needs lexical=True"):
+        reloaded.check_fits(model.config)
 
 
 def test_towers_score_with_the_postings_of_any_labels(make_lexical):
@@ -263,19 +268,6 @@ def test_the_pipeline_counts_all_words_of_a_text(make_lexical, long_texts):
                 scores = dict(zip(index.label_set.names, expected[position].sigmoid().tolist(), strict=True))
                 assert answer["scores"] == pytest.approx([scores[name] for name in answer["labels"]], abs=1e-5)
                 assert answer["scores"] == sorted(answer["scores"], reverse=True)
-
-
-def test_a_processor_returns_lexical_ids_if_its_model_needs_them(make_lexical, tmp_path):
-    model, processor = make_lexical()
-    processor.save_pretrained(tmp_path)
-    reloaded = GileProcessor.from_pretrained(tmp_path)
-    read = reloaded(iter(TEXTS))
-    pairs = zip(read["lexical_ids"], read["lexical_counts"], strict=True)
-    assert [dict(zip(*pair, strict=True)) for pair in pairs] == list(map(count_features, TEXTS))
-    assert "lexical_ids" not in reloaded(label_text=["Iron"])
-    reloaded.lexical = False
-    with pytest.raises(ValueError, match="has lexical=False, but the model needs lexical=True"):
-        reloaded.check_fits(model.config)
 
 
 def test_encoded_datasets_and_batches_contain_lexical_ids(make_lexical):
