@@ -99,6 +99,7 @@ def test_renaming_a_label_of_a_linear_unit_keeps_its_code(make_model):
     index.rename("Iron", "Rats", model, processor)
     assert index.label_set == model.label_set.rename("Iron", "Rats")
     assert torch.equal(index.codes, codes)
+    model.set_labels(index.label_set, processor)
 
 
 def test_learned_weights_of_labels_survive_changes(make_model):
@@ -211,20 +212,6 @@ def test_codes_outside_the_float16_range_are_refused(parts):
     with pytest.raises(ValueError, match=r"torch.float16"):
         index.to(dtype=torch.float16)
     assert index.codes.dtype == torch.float32
-
-
-def test_an_index_without_label_set_or_processor_is_refused(make_model):
-    model, processor = make_model()
-    labels = LabelSet.from_names(NAMES)
-    with pytest.raises(ValueError, match=r"no label set is stored .*: pass label_set="):
-        LabelIndex.build(model.gile, processor)
-    with pytest.raises(ValueError, match=r"processor must be the GileProcessor .* pass processor="):
-        LabelIndex.build(model, label_set=labels)
-    with pytest.raises(ValueError, match=r"must be one of the languages of this model, \[\]"):
-        LabelIndex.build(model, processor, labels, language="english")
-    linear, processor = make_model(output_layer="linear")
-    with pytest.raises(ValueError, match="scores only the labels it was trained on"):
-        LabelIndex.build(linear, processor, labels)
 
 
 def test_a_wrapped_model_counts_as_its_inner_model(make_model):
