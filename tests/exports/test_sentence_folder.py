@@ -38,8 +38,8 @@ def scores_of(folder):
 
 
 @pytest.mark.parametrize("fields", FAMILY.values(), ids=FAMILY)
-def test_sentence_transformers_scores_like_the_model(fields, make_pretrained, tmp_path):
-    model, processor = make_pretrained(**fields)
+def test_sentence_transformers_scores_like_the_model(fields, make_over_encoder, tmp_path):
+    model, processor = make_over_encoder(**fields)
     with torch.no_grad():
         logits = model(**processor(TEXTS, return_tensors="pt")).logits
     export_sentence_transformers(model, processor, tmp_path / "out")
@@ -56,8 +56,8 @@ def test_sentence_transformers_scores_like_the_model(fields, make_pretrained, tm
         ({"cosine_score": True, "joint_act": "relu"}, "cosine_score=True, .* a layer has a single activation"),
     ],
 )
-def test_models_that_sentence_transformers_cannot_compute_are_refused(fields, message, make_pretrained, tmp_path):
+def test_models_that_sentence_transformers_cannot_compute_are_refused(fields, message, make_over_encoder, tmp_path):
     pytest.importorskip("sentence_transformers")
     with pytest.raises(ValueError, match=message):
-        export_sentence_transformers(*make_pretrained(**fields), tmp_path / "out")
+        export_sentence_transformers(*make_over_encoder(**fields), tmp_path / "out")
     assert not (tmp_path / "out").exists()

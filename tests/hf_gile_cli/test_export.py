@@ -9,19 +9,14 @@ from safetensors.torch import load_file
 
 from hf_gile import GileForSequenceClassification, GileProcessor
 from hf_gile.publishing import save
-from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
 
 @pytest.fixture
-def save_model(tmp_path, save_text_encoder, label_set):
-    """Returns a function that saves a model with a pretrained encoder and returns its folder."""
+def save_model(tmp_path, make_over_encoder):
+    """Saves a model over a random encoder, and returns its folder."""
 
     def save_options(**options):
-        encoder = save_text_encoder(tmp_path / "encoder")
-        model = model_from_text_encoder(encoder, num_labels=len(label_set), **options)
-        processor = processor_from_text_encoder(encoder, model.config)
-        model.set_labels(label_set, processor)
-        save(tmp_path / "model", model, processor, index=False, card=False)
+        save(tmp_path / "model", *make_over_encoder(**options), index=False, card=False)
         return tmp_path / "model"
 
     return save_options
@@ -85,7 +80,7 @@ def compute_without_words(folder):
 def test_exports_of_a_saved_folder_give_its_scores_where_hf_gile_is_not_installed(run, save_model, tmp_path):
     for name in ("sentence_transformers", "onnxruntime", "onnxscript", "pyarrow", "duckdb"):
         pytest.importorskip(name)
-    folder = save_model(output_layer="bilinear", cosine_score=True, lexical=True, max_words=24)
+    folder = save_model(output_layer="bilinear", cosine_score=True, lexical=True)
     run("export", "sentence-transformers", folder, tmp_path / "sentences", "--without-words")
     run("export", "onnx", folder, tmp_path / "onnx", "--int8", "--without-words")
     run("export", "vectors", folder, tmp_path / "codes.parquet", "--without-words")
@@ -100,13 +95,9 @@ def test_exports_of_a_saved_folder_give_its_scores_where_hf_gile_is_not_installe
         torch.testing.assert_close(values, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.fixture
-def over_an_encoder(save_model):
-    return save_model(joint_size=13)
-
-
-def test_a_folder_for_sentence_transformers_is_written_once(run, over_an_encoder, tmp_path):
+def test_a_folder_for_sentence_transformers_is_written_once(run, save_model, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
+    over_an_encoder = save_model()
     done = run("export", "sentence-transformers", over_an_encoder, tmp_path / "out")
     assert "out, with 5 labels in labels.safetensors" in done.stderr
     assert not list((tmp_path / "out").rglob("*.py"))
@@ -118,7 +109,7 @@ def test_a_folder_for_sentence_transformers_is_written_once(run, over_an_encoder
 @pytest.mark.parametrize("kind", ["sentence-transformers", "onnx", "vectors"])
 def test_words_are_left_out_only_on_request(run, save_model, tmp_path, kind):
     pytest.importorskip("sentence_transformers")
-    model, out = save_model(joint_size=13, lexical=True), tmp_path / "out.sql"
+    model, out = save_model(lexical=True), tmp_path / "out.sql"
     error = run("export", kind, model, out, ends=1).stderr
     assert "exports cannot represent: leave them out with --without-words; docs/exports.md" in error
     assert "config" not in error

@@ -40,13 +40,9 @@ def plant(tmp_path):
 
 
 @pytest.fixture
-def saved_over_encoder(tmp_path, save_text_encoder, label_set):
-    encoder = save_text_encoder()
-    model = model_from_text_encoder(encoder, num_labels=5, joint_size=3).eval()
-    processor = processor_from_text_encoder(encoder, model.config)
-    model.set_labels(label_set, processor)
-    model.save_pretrained(tmp_path / "over")
-    processor.save_pretrained(tmp_path / "over")
+def saved_over_encoder(tmp_path, make_over_encoder):
+    for part in make_over_encoder():
+        part.save_pretrained(tmp_path / "over")
     return tmp_path / "over"
 
 
