@@ -85,22 +85,15 @@ def test_a_table_is_refused_as_texts_and_labels(pipe):
     assert pipe(table["text"], CANDIDATES) == pipe(TEXTS, CANDIDATES)
 
 
-def test_a_lone_surrogate_is_refused_by_position(pipe):
-    texts = [*TEXTS[:2], "iron \ud83d"]
-    with pytest.raises(ValueError, match=r"text\[2\] has a lone surrogate, '\\ud83d' at position 5"):
-        pipe(texts, CANDIDATES)
-    with pytest.raises(ValueError, match=r"label_text\[1\] has a lone surrogate"):
-        pipe(TEXTS, ["Iron", "Milk \ude00"])
-
-
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
         (None, r"text\[2\] must be a text.*, got NoneType: .* drop rows without a text"),
         ({"text": "a", "id": 3}, r"text\[2\] must be a text.*, got dict: pass the text column"),
         (["blood", None], r"text\[2\] must be a text.*, got list"),
+        ("iron \ud83d", r"text\[2\] has a lone surrogate, '\\ud83d' at position 5"),
     ],
-    ids=["none", "row", "list"],
+    ids=["none", "row", "list", "surrogate"],
 )
 def test_an_invalid_text_is_refused_by_position(pipe, bad, message):
     texts = [*TEXTS[:2], bad]
@@ -126,6 +119,7 @@ def test_an_invalid_text_is_refused_by_position(pipe, bad, message):
         ({"inputs": "iron", "candidate_labels": ["Iron", ""]}, "row 2: the id is empty"),
         ({"inputs": "iron", "candidate_labels": [["Iron"], ["Blood"]]}, "2 label lists: pass a list of as many texts"),
         ({"inputs": ["iron", "milk"], "candidate_labels": [3, 4]}, "row 1: id must be str, got 3"),
+        ({"candidate_labels": ["Iron", "Milk \ude00"]}, r"label_text\[1\] has a lone surrogate"),
         ({"candidate_labels": {"Iron": None}}, "description must be str, got None"),
         ({"top_k": 2.0}, "top_k must be a whole number, at least 1, got 2.0"),
         ({"threshold": 2}, "threshold must be a probability between 0 and 1, got 2"),
