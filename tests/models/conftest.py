@@ -32,6 +32,14 @@ def pipe(make_model):
 
 
 @pytest.fixture
+def saved(tmp_path, make_model):
+    """Returns the folder of a saved model and its processor."""
+    for part in make_model():
+        part.save_pretrained(tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+@pytest.fixture
 def pieces():
     return BertTokenizer(vocab={piece: row for row, piece in enumerate(PIECES)})
 

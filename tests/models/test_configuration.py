@@ -162,9 +162,3 @@ def test_an_attribute_that_a_user_sets_is_saved_and_read_with_a_warning(tmp_path
     assert "hidden_size is a field of text_config; beside it, it has no effect" in warnings
     with pytest.raises(ValueError, match="GileTextConfig has no field 'joint_sise'"):
         GileConfig(**loaded.config.to_dict())
-
-
-def test_an_attribute_that_cannot_be_set_is_named(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(GileConfig().to_dict() | {"document_size": 5}))
-    with pytest.raises(ValueError, match=r"config.json is not the configuration of a GILE model: .*document_size"):
-        GileConfig.from_pretrained(tmp_path)

@@ -13,14 +13,6 @@ from hf_gile.models import saving_gile
 from hf_gile.models.saving_gile import MANIFESTS, read_manifest
 
 
-@pytest.fixture
-def saved(tmp_path, make_model):
-    model, processor = make_model()
-    model.save_pretrained(tmp_path / "saved")
-    processor.save_pretrained(tmp_path / "saved")
-    return tmp_path / "saved"
-
-
 def test_the_manifests_have_all_files_except_code(saved):
     model, processor = (read_manifest(saved, part) for part in MANIFESTS)
     names = {path.name for path in saved.iterdir() if path.suffix != ".py"} - {*MANIFESTS.values()}
