@@ -185,3 +185,13 @@ def test_a_single_label_model_is_measured_by_accuracy(run, one_label_model, tabl
     assert "\naccuracy  " in fitted.stderr
     assert "threshold" not in fitted.stdout + fitted.stderr
     assert load(one_label_model)[0].config.calibration["seen"]["method"] == "platt"
+
+
+def test_a_collection_is_audited_into_a_folder(run, saved_model, table, columns, tmp_path):
+    flags = ["--id", "body", "--most", 2, "--compare", table, "--json"]
+    result = run("audit", saved_model, table, *columns, *flags, "--output", tmp_path / "audit")
+    assert json.loads(result.stdout) == {"wrong": 2, "missing": 2, "documents": 2}
+    assert "2 least probable assigned labels, 2 most probable missing labels, in" in result.stderr
+    names = {"wrong.csv", "missing.csv", "documents.csv", "drift.csv", "label_studio.json", "label_studio.xml"}
+    assert {path.name for path in (tmp_path / "audit").iterdir()} == names
+    assert any(text in (tmp_path / "audit" / "documents.csv").read_text() for text, _ in ROWS)

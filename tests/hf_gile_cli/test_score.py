@@ -110,9 +110,6 @@ def test_labels_without_known_words_are_reported(run, saved_model, tmp_path):
         "the model knows no word of 4 labels: 'Zebrafish', 'Quantum', 'Quark' and 1 more; all such labels "
         "get the same score, so rename or describe them in other words\n"
     )
-    for row in lines(result):
-        scores = dict(zip(row["labels"], row["scores"], strict=True))
-        assert scores["Zebrafish"] == scores["Quantum"] == scores["Quark"] == scores["Lepton"] != scores["Milk"]
 
 
 def test_a_softmax_chooses_a_single_label(run, saved_model, pipe):

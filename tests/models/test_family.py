@@ -86,3 +86,20 @@ def test_word_vectors_can_be_set_and_frozen(tmp_path, make_model):
     model.save_pretrained(tmp_path)
     loaded = GileForSequenceClassification.from_pretrained(tmp_path)
     assert torch.equal(loaded.get_input_embeddings().weight, words.weight)
+
+
+@pytest.mark.parametrize("kind", ["wan", "han"])
+def test_word_dropout_drops_distinct_words_in_training_only(make_model, kind):
+    model = make_model(kind, word_dropout=0.5)[0].gile
+    words = torch.tensor([[3, 4, 3, 5, 4, 3]])
+    words = words if kind == "wan" else words[None]
+    torch.testing.assert_close(model.embed_texts(words)[0], model.embed_texts(words)[0], rtol=0, atol=0)
+    model.train()
+    torch.manual_seed(0)
+    left_out = 0
+    for _ in range(100):
+        read = model.embed_texts(words)[1][0].flatten() > 0
+        assert read[0] == read[2] == read[5]
+        assert read[1] == read[4]
+        left_out += (~read[[0, 1, 3]]).sum().item()
+    assert abs(left_out / 300 - 0.5) < 0.1
