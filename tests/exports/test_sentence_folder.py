@@ -8,24 +8,19 @@ from hf_gile.exports import export_sentence_transformers
 TEXTS = ["Breast milk lowers the risk of infection.", "iron", "", "Rats were fed a diet low in iron. " * 9]
 
 
+AS_AUTO_FITS = {
+    "cosine_score": True,
+    "label_rows": "full",
+    "term_weights": {"seen": {"rows": 2.0, "offset": 0.3}, "unseen": {"cosine": 0.5, "offset": -1.0}},
+}
 FAMILY = {
     "cls": {"pooling": "cls", "joint_act": "relu"},
     "sum": {"pooling": "sum"},
     "prompt": {"text_prompt": "iron: "},
     "only_label": {"output_layer": "only_label"},
     "linear": {"output_layer": "linear"},
-    "as auto fits": {
-        "joint_act": "tanh",
-        "cosine_score": True,
-        "label_rows": "full",
-        "term_weights": {"seen": {"rows": 2.0, "offset": 0.3}, "unseen": {"cosine": 0.5, "offset": -1.0}},
-    },
-    "as auto fits many labels": {
-        "output_layer": "bilinear",
-        "cosine_score": True,
-        "label_rows": "full",
-        "term_weights": {"seen": {"rows": 2.0, "offset": 0.3}, "unseen": {"cosine": 0.5, "offset": -1.0}},
-    },
+    "as auto fits": {"joint_act": "tanh", **AS_AUTO_FITS},
+    "as auto fits many labels": {"output_layer": "bilinear", **AS_AUTO_FITS},
 }
 
 

@@ -1,14 +1,16 @@
 """Stored label codes and vectors follow changes of weights, even through `.data`."""
 
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 import torch
 
-from hf_gile import LabelIndex, LabelScoringPipeline
+from hf_gile import LabelIndex, LabelScoringPipeline, LabelSet
 from hf_gile.label_index import fingerprint
 from hf_gile.models import stored_labels_gile
-from hf_gile.models.stored_labels_gile import compute_state, hash_bits
+from hf_gile.models.stored_labels_gile import LabelCache, compute_state, hash_bits
 
 TEXT = "The failing heart pumps less blood."
 
@@ -197,3 +199,18 @@ def test_clearing_the_cache_shows_a_single_changed_number(make_model):
     with torch.no_grad():
         fresh = model.gile.project_labels(**model.stored_inputs())
         assert torch.equal(model.project_stored_labels(), fresh)
+
+
+def test_threads_get_their_codes_within_the_limit_of_memory():
+    cache = pickle.loads(pickle.dumps(LabelCache(max_bytes=60)))
+
+    def ask(first):
+        for step in range(200):
+            number = (first + step) % 7
+            labels = LabelSet.from_names([str(number)])
+            codes = cache.codes((labels,), ("model",), lambda number=number: torch.full((1, 5), float(number)))
+            assert codes[0, 0] == number
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(ask, range(6)))
+    assert cache.num_bytes == 20 * len(cache._codes) <= 60

@@ -103,3 +103,12 @@ def test_excluded_columns_get_minus_infinity_and_the_others_keep_their_scores(ma
     expected[0, [1, 4]] = -torch.inf
     assert torch.equal(masked.logits, expected)
     assert masked.loss.isfinite()
+
+
+@pytest.mark.parametrize("make", ["make_model", "make_pretrained"])
+def test_the_number_of_words_cannot_change(make, request):
+    model, _ = request.getfixturevalue(make)()
+    words = model.get_input_embeddings()
+    assert model.resize_token_embeddings(words.num_embeddings) is words
+    with pytest.raises(ValueError, match="their number cannot be changed: create a model for the new tokenizer"):
+        model.resize_token_embeddings(words.num_embeddings + 3)

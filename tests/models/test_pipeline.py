@@ -11,10 +11,18 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from hf_gile import GileProcessor, Label, LabelIndex, LabelSet, build_tokenizer
+from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelIndex, LabelSet, build_tokenizer
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
 CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection"]
+RELATED = LabelSet(
+    [
+        Label("a", "Blood", broader=("z",)),
+        Label("b", "Iron", "a metal", broader=("a", "c", "elsewhere")),
+        Label("c", "Milk"),
+        Label("d", "Milk", "of cows", broader=("c",)),
+    ]
+)
 
 
 @pytest.fixture
@@ -137,3 +145,42 @@ def test_a_saved_pipeline_keeps_its_length_limits(tmp_path, make_model):
         "text-classification",
         "zero-shot-classification",
     ]
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_parents_are_the_names_of_the_direct_parents(pipe, indexed):
+    labels = LabelIndex.build(pipe.model, pipe.processor, RELATED) if indexed else RELATED
+    answer = pipe(TEXTS[0], labels, return_parents=True)
+    assert dict(zip(answer["labels"], answer["parents"], strict=True)) == {
+        "Blood": [],
+        "Iron": ["Blood", "Milk (c)"],
+        "Milk (c)": [],
+        "Milk (d)": ["Milk (c)"],
+    }
+
+
+def test_stored_labels_keep_their_parents_in_any_batch(pipe, tmp_path):
+    labels = pipe.model.label_set.update("Infant", broader=("Blood",))
+    pipe.model.set_labels(labels, pipe.processor)
+    pipe.save_pretrained(tmp_path)
+    loaded = GileForSequenceClassification.from_pretrained(tmp_path)
+    pipe = pipeline("label-scoring", model=loaded, processor=pipe.processor)
+    texts = [TEXTS[0], "Infants.", "Blood."]
+    answers = pipe(texts, batch_size=2, return_parents=True)
+    assert [dict(zip(a["labels"], a["parents"], strict=True))["Infant"] for a in answers] == [["Blood"]] * 3
+    assert [answer["labels"] for answer in answers] == [pipe(text)["labels"] for text in texts]
+
+
+def test_a_shortlist_lists_the_best_labels_as_text(pipe):
+    answer = pipe(TEXTS[0], RELATED, shortlist=3)
+    assert answer["labels"] == pipe(TEXTS[0], RELATED, top_k=3)["labels"]
+    lines = {"Blood": "- Blood", "Iron": "- Iron: a metal", "Milk (c)": "- Milk (c)", "Milk (d)": "- Milk (d): of cows"}
+    assert answer["shortlist"].splitlines() == [lines[name] for name in answer["labels"]]
+
+
+def test_a_model_without_a_label_set_lists_names(make_model):
+    model, processor = make_model(output_layer="linear", problem_type="multi_label_classification")
+    model.stored_labels.label_set = None
+    answer = pipeline("label-scoring", model=model, processor=processor)(TEXTS[0], shortlist=2, return_parents=True)
+    assert answer["shortlist"].splitlines() == [f"- {name}" for name in answer["labels"]]
+    assert answer["parents"] == [[], []]

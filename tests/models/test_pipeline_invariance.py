@@ -21,7 +21,7 @@ CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection", "Blood", "heart failur
 TOLERANCE = 1e-9
 MODELS = {
     "wan with gru": {"encoder_cell": "bigru"},
-    "han": {},
+    "han": {"bag_size": 3, "cosine_score": True, "label_rows": "full"},
     "wan with labels read by it": {"label_encoder_type": "text_encoder", "bag_size": 3, "cosine_score": True},
     "linear": {"output_layer": "linear"},
     "transformer": {"bag_size": 3, "label_rows": "full"},

@@ -85,6 +85,10 @@ LABELS = [
     (lambda a: LabelSet([Label("", "a")]), "row 1: the id is empty"),
     (lambda a: LabelSet([Label("1", "a", threshold=1.5)]), "row 1: threshold must be a probability"),
     (lambda a: LabelSet([Label("1", "a", synonyms=["b"])]), r"row 1: synonyms must be tuple, got \['b'\]"),
+    (lambda a: a.labels.add(Label("Iron", "New")), "row 6: id 'Iron' is already used in row 3"),
+    (lambda a: a.labels.add(Label("x", "Fe")).rename("Iron", "Fe"), "row 6: 'Fe' is already the text of"),
+    (lambda a: a.labels.retire(*a.labels.ids), "no labels; at least one is required"),
+    (lambda a: a.labels.update("Irn", count=1), "no label has the id 'Irn' among 5 labels; did you mean"),
     (lambda a: a.model.set_labels(["Iron"], a.processor), r"must be a LabelSet, got list; use LabelSet.from_names\("),
     (lambda a: a.linear.set_labels(a.labels[1:], a.processor), "label set has 4 labels, this linear unit has 5"),
     (
