@@ -24,21 +24,17 @@ FAMILY = {
 }
 
 
-def scores_of(folder):
-    """The scores of a saved folder, by Sentence Transformers."""
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    loaded = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
-    labels = load_file(folder / "labels.safetensors")
-    return loaded.encode(TEXTS, convert_to_tensor=True) @ labels["codes"].T + labels["bias"]
-
-
 @pytest.mark.parametrize("fields", FAMILY.values(), ids=FAMILY)
 def test_sentence_transformers_scores_like_the_model(fields, make_over_encoder, tmp_path):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
     model, processor = make_over_encoder(**fields)
     with torch.no_grad():
         logits = model(**processor(TEXTS, return_tensors="pt")).logits
     export_sentence_transformers(model, processor, tmp_path / "out")
-    torch.testing.assert_close(scores_of(tmp_path / "out"), logits, rtol=1e-5, atol=1e-5)
+    loaded = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    labels = load_file(tmp_path / "out" / "labels.safetensors")
+    scores = loaded.encode(TEXTS, convert_to_tensor=True) @ labels["codes"].T + labels["bias"]
+    torch.testing.assert_close(scores, logits, rtol=1e-5, atol=1e-5)
     assert LabelSet.load(tmp_path / "out" / "labels.jsonl") == model.label_set
 
 

@@ -20,6 +20,7 @@ USAGE = [
     ("score model rows.jsonl --output out --evidence", "cannot be combined with --output"),
     ("score model rows.jsonl --output out --shortlist 5", "cannot be combined with --output"),
     ("score model rows.jsonl --output out --shard 2/2", "must be I/N with I from 0 to N-1"),
+    ("score general rows.jsonl", "the general scorer has no labels"),
     ("score --status", "pass the folder of the run as --output FOLDER"),
     ("score --output out --merge all.csv", "writes Parquet: name the file .parquet, not all.csv"),
 ]
@@ -36,6 +37,7 @@ FAILURES = [
     ("score model --label-file absent.csv", "nothing matches absent.csv"),
     ("score model absent.txt", "no file at absent.txt"),
     ("score model --device gpu", "this machine has no device 'gpu': "),
+    ("score rows.jsonl --label milk", "hf-gile score general"),
     ("score absent", "no folder absent (in "),
     ("score runs/absent/model", "models on the Hub are named user/name"),
     ("score .", "is not a saved model: it has no config.json"),

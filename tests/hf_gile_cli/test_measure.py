@@ -163,28 +163,22 @@ def test_calibrate_reports_that_the_card_is_outdated(run, saved_model, table, co
     assert run("calibrate", saved_model, table, *columns).stderr.endswith(f"\n{warning}{figures}\n")
 
 
-@pytest.fixture
-def one_label_model(saved_model):
-    """Returns the folder of a single-label model."""
+def test_a_single_label_model_is_measured_by_accuracy(run, saved_model, table, columns):
     model, _ = load(saved_model)
     model.config.problem_type = "single_label_classification"
     model.save_pretrained(saved_model)
-    return saved_model
-
-
-def test_a_single_label_model_is_measured_by_accuracy(run, one_label_model, table, columns):
     table.write_text("".join(json.dumps({"body": text, "tags": gold[:1]}) + "\n" for text, gold in ROWS))
-    result = run("evaluate", one_label_model, table, *columns)
+    result = run("evaluate", saved_model, table, *columns)
     accuracy = json.loads(result.stdout)["metrics"]["accuracy"]
     rows = [line.split("  ")[0] for line in result.stderr.splitlines()]
     assert rows[2:5] == ["percent", "accuracy", "macro-F1"]
     assert f"{100 * accuracy:.2f}" in result.stderr.splitlines()[3]
     assert "micro-F1" not in rows
-    fitted = run("calibrate", one_label_model, table, *columns)
+    fitted = run("calibrate", saved_model, table, *columns)
     assert json.loads(fitted.stdout)["accuracy_before"] >= accuracy  # with fewer candidates: those of these documents
     assert "\naccuracy  " in fitted.stderr
     assert "threshold" not in fitted.stdout + fitted.stderr
-    assert load(one_label_model)[0].config.calibration["seen"]["method"] == "platt"
+    assert load(saved_model)[0].config.calibration["seen"]["method"] == "platt"
 
 
 def test_a_collection_is_audited_into_a_folder(run, saved_model, table, columns, tmp_path):

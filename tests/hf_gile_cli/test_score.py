@@ -31,11 +31,6 @@ def check(rows, answers):
     assert [row["scores"] for row in rows] == [pytest.approx(answer["scores"], rel=1e-5) for answer in answers]
 
 
-def write_jsonl(path, rows):
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-    return path
-
-
 def test_each_line_of_a_text_file_is_scored_as_by_the_pipeline(run, saved_model, pipe, tmp_path):
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
     result = run("score", saved_model, tmp_path / "texts.txt", "--batch-size", 3)
@@ -146,8 +141,8 @@ def test_standard_input_may_be_json_lines_or_csv(run, saved_model):
 
 
 def test_an_invalid_line_is_reported_after_earlier_rows_are_written(run, saved_model, tmp_path):
-    path = write_jsonl(tmp_path / "texts.jsonl", [{"text": text} for text in TEXTS])
-    path.write_text(path.read_text() + '{"text": [5]}\n{"text": "more"}\n')
+    path = tmp_path / "texts.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*TEXTS, [5], "more"]))
     result = run("score", saved_model, path, "--batch-size", 3, ends=1)
     assert [row["text"] for row in lines(result)] == TEXTS
     assert result.stderr == (

@@ -10,18 +10,13 @@ import pytest
 TEXTS = ["Rats were fed.", "", "Breast milk for infants.", "The failing heart pumps less blood."]
 
 
-@pytest.fixture
-def notes(tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text("\n".join(TEXTS) + "\n")
-    return path
-
-
 def status(run, output):
     return json.loads(run("score", "--output", output, "--status").stdout)
 
 
-def test_scoring_into_a_folder_gives_the_same_rows_as_standard_output(run, saved_model, notes, tmp_path):
+def test_scoring_into_a_folder_gives_the_same_rows_as_standard_output(run, saved_model, tmp_path):
+    notes = tmp_path / "notes.txt"
+    notes.write_text("\n".join(TEXTS) + "\n")
     lines = run("score", saved_model, notes, "--top-k", 3).stdout.splitlines()
     output = tmp_path / "scored"
     result = run("score", saved_model, notes, "--top-k", 3, "--output", output, "--workers", 1, "--part-size", 0.0001)

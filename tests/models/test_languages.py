@@ -12,12 +12,6 @@ def of(processor, language):
     return processor(TEXTS[language], language=language, return_tensors="pt")
 
 
-def mixed(processor):
-    texts = [TEXTS["english"][0], TEXTS["german"][0], TEXTS["english"][1], TEXTS["german"][1]]
-    languages = ["english", "german", "english", "german"]
-    return processor(texts, language=languages, return_tensors="pt"), languages
-
-
 def test_a_saved_processor_keeps_its_languages(tmp_path):
     _, processor = make_bilingual()
     english, german = (processor(["gift"], language=language)["input_ids"] for language in LANGUAGES)
@@ -32,21 +26,15 @@ def test_a_mixed_batch_scores_like_separate_batches(layer):
     model, processor = make_bilingual(
         text_encoder_type="han", sharing="none", output_layer=layer, share_joint_space=False
     )
-    words, languages = mixed(processor)
+    texts = [TEXTS[language][row] for row in (0, 1) for language in LANGUAGES]
+    words = processor(texts, language=LANGUAGES * 2, return_tensors="pt")
     logits = model(**words).logits
-    assert words["language"].tolist() == [LANGUAGES.index(language) for language in languages]
-    assert torch.equal(model(**{**words, "language": languages}).logits, logits)
+    assert words["language"].tolist() == [0, 1, 0, 1]
+    assert torch.equal(model(**{**words, "language": LANGUAGES * 2}).logits, logits)
     torch.testing.assert_close(logits[0::2], model(**of(processor, "english")).logits)
     torch.testing.assert_close(logits[1::2], model(**of(processor, "german")).logits)
     english, german = [False] * 3 + [True] * 2, [True] * 3 + [False] * 2
     assert logits.isneginf().tolist() == [english, german] * 2
-
-
-def crossed(model, documents, candidate_language):
-    """Scores documents against the stored labels of another language."""
-    codes = model.project_stored_labels(language=documents["language"])
-    scores = model.gile.score(model.gile.project_texts(**documents), codes, documents["language"])
-    return model.stored_labels.masked(scores, candidate_language)
 
 
 def test_a_gold_label_of_the_other_language_is_refused_by_name():
@@ -96,7 +84,9 @@ def test_the_pipeline_takes_a_language():
         logits[1, 4].sigmoid().item()
     )
     answers = pipe(TEXTS["german"], candidate_labels=["milk", "iron"], language="german", label_language="english")
-    expected = crossed(model, of(processor, "german"), "english")[0].sigmoid()
+    words = of(processor, "german")
+    codes = model.project_stored_labels(language=words["language"])
+    expected = model.gile.score(model.gile.project_texts(**words), codes, words["language"])[0].sigmoid()
     assert dict(zip(answers[0]["labels"], answers[0]["scores"], strict=True)) == pytest.approx(
         {"milk": expected[1].item(), "iron": expected[2].item()}
     )
