@@ -21,7 +21,7 @@ FIELDS: dict[str, str | None] = {
     "training_loss": None,  # always cross-entropy
     "label_chunk_size": None,  # an option of a GileLoss
 }
-"""Current names of fields by stored name, with dots for nested fields (`text_config.hidden_size`); None if removed."""
+"""Current names of fields by stored name; None if removed."""
 
 VALUES: dict[tuple[str, bool], str | None] = {("label_rows", True): "full", ("label_rows", False): None}
 """Current values of fields by name and stored value."""
@@ -70,11 +70,7 @@ def build(fields: dict[str, Any], weights: dict[str, Tensor] | None = None) -> G
     for stored, value in fields.items():
         name = FIELDS.get(stored, stored)
         if name is not None:
-            *parts, last = name.split(".")
-            target = options
-            for part in parts:
-                target = target.setdefault(part, {})
-            target[last] = VALUES.get((name, value), value) if isinstance(value, bool) else value
+            options[name] = VALUES.get((name, value), value) if isinstance(value, bool) else value
     kinds: Any = (GileConfig, GileForSequenceClassification)
     if options.get("text_encoder_type") == "han_published":
         options["text_encoder_type"] = "han"

@@ -58,15 +58,6 @@ save_file({name: values.contiguous() for name, values in scores.items()}, "score
 """
 
 
-def compute_elsewhere(folder, code):
-    """Runs code that writes scores of `TEXTS`, and returns them by name."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    process = {"cwd": folder, "env": environment, "input": json.dumps(TEXTS), "capture_output": True, "text": True}
-    done = subprocess.run([sys.executable, "-c", code], check=False, **process)
-    assert done.returncode == 0, done.stderr
-    return load_file(folder / "scores.safetensors")
-
-
 def compute_without_words(folder):
     """Returns the scores of `TEXTS` for the stored labels of a saved model, without lexical terms."""
     model, processor = (kind.from_pretrained(folder) for kind in (GileForSequenceClassification, GileProcessor))
@@ -87,7 +78,11 @@ def test_exports_of_a_saved_folder_give_its_scores_where_hf_gile_is_not_installe
     scaled = ("--without-words", "--for-sentence-transformers")
     run("export", "vectors", folder, tmp_path / "labels.parquet", *scaled)
     expected = compute_without_words(folder)
-    scores = compute_elsewhere(tmp_path, ELSEWHERE)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    process = {"cwd": tmp_path, "env": environment, "input": json.dumps(TEXTS), "capture_output": True, "text": True}
+    done = subprocess.run([sys.executable, "-c", ELSEWHERE], check=False, **process)
+    assert done.returncode == 0, done.stderr
+    scores = load_file(tmp_path / "scores.safetensors")
     near = scores.pop("model_int8")
     assert 0 < (near - expected).abs().max() < 0.5 * expected.std()
     assert set(scores) == {"sentences", "vectors", "model", "text", "duckdb", "tokenizer"}

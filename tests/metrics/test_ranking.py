@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from batches import batch, sparse
 from sklearn.metrics import (
     coverage_error,
     label_ranking_average_precision_score,
@@ -10,24 +11,6 @@ from sklearn.metrics import (
 from hf_gile.metrics import RankingMetrics, ranking_metrics
 
 MEANS = ("average_precision", "ranking_loss", "one_error", "coverage")
-FEW = np.array([-np.inf, -1.0, -0.0, 0.0, 0.5, np.inf])
-
-
-def batch(seed, documents=23, num_labels=17, ties=True, gold_share=0.3):
-    random = np.random.default_rng(seed)
-    shape = (documents, num_labels)
-    scores = random.choice(FEW[1:-1], shape) if ties else random.normal(size=shape)
-    return scores, random.random(shape) < gold_share
-
-
-def sparse(gold, seed=0):
-    """Returns shuffled columns with padding at random positions."""
-    random = np.random.default_rng(seed)
-    width = int(gold.sum(axis=1).max()) + 3
-    columns = np.full((len(gold), width), -100)
-    for row, chosen in zip(columns, gold, strict=True):
-        row[random.permutation(width)[: chosen.sum()]] = random.permutation(chosen.nonzero()[0])
-    return columns
 
 
 def literal_one_error(scores, gold):
