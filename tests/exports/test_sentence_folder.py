@@ -47,8 +47,12 @@ def test_sentence_transformers_scores_like_the_model(fields, make_over_encoder, 
         ({"cosine_score": True, "joint_act": "relu"}, "cosine_score=True, .* a layer has a single activation"),
     ],
 )
-def test_models_that_sentence_transformers_cannot_compute_are_refused(fields, message, make_over_encoder, tmp_path):
+def test_models_that_sentence_transformers_cannot_compute_are_refused(
+    fields, message, make_over_encoder, make_model, tmp_path
+):
     pytest.importorskip("sentence_transformers")
+    with pytest.raises(ValueError, match="Sentence Transformers needs a pretrained encoder"):
+        export_sentence_transformers(*make_model(), tmp_path / "out")
     with pytest.raises(ValueError, match=message):
         export_sentence_transformers(*make_over_encoder(**fields), tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -112,9 +112,3 @@ def test_words_are_left_out_only_on_request(run, save_model, tmp_path, kind):
     if kind != "onnx":  # slow
         run("export", kind, model, out, "--without-words")
         assert out.exists()
-
-
-def test_models_that_cannot_be_exported_are_refused(run, saved_model, tmp_path):
-    pytest.importorskip("sentence_transformers")
-    error = run("export", "sentence-transformers", saved_model, tmp_path / "out", ends=1).stderr
-    assert error.startswith("hf-gile export sentence-transformers: Sentence Transformers needs a pretrained encoder")

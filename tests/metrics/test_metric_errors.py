@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hf_gile.metrics import LabelMetrics
+from hf_gile.metrics import LabelMetrics, propensities
 
 SCORES = torch.zeros(2, 5)
 LABELS = torch.tensor([[0, 3, -100], [1, -100, -100]])
@@ -63,3 +63,16 @@ def test_an_empty_batch_counts_no_documents():
     metrics.update(SCORES[:0], LABELS[:0])
     with pytest.raises(ValueError, match="at least one document, got none"):
         metrics.compute()
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ([1, -2], r"counts must be a number of at least 0 for each label, got \[1, -2\]"),
+        ([[1, 2]], r"counts must be a number of at least 0 for each label, got \[\[1, 2\]\]"),
+        ([1, 101], "a label has 101 training documents, but num_documents is 100"),
+    ],
+)
+def test_invalid_counts_are_refused(counts, message):
+    with pytest.raises(ValueError, match=message):
+        propensities(counts, num_documents=100)

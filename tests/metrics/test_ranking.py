@@ -8,7 +8,7 @@ from sklearn.metrics import (
     label_ranking_loss,
 )
 
-from hf_gile.metrics import RankingMetrics, ranking_metrics
+from hf_gile.metrics import RankingMetrics, propensities, ranking_metrics
 
 MEANS = ("average_precision", "ranking_loss", "one_error", "coverage")
 
@@ -146,3 +146,14 @@ def test_batch_sizes_do_not_change_the_metrics():
     metrics.reset()
     metrics.update(scores, gold)
     assert metrics.compute() == expected
+
+
+def test_propensities_equal_the_formula_of_the_paper():
+    counts, n = np.array([0, 1, 3, 900]), 5000
+    c = (np.log(n) - 1) * (1.5 + 1) ** 0.55
+    expected = [1 / (1 + c * np.exp(-0.55 * np.log(count + 1.5))) for count in counts]
+    for form in (counts, counts.tolist(), torch.tensor(counts), counts.astype(float)):
+        np.testing.assert_allclose(propensities(form, n), expected, rtol=1e-14)
+    c = (np.log(n) - 1) * (0.4 + 1) ** 0.5
+    expected = [1 / (1 + c * np.exp(-0.5 * np.log(count + 0.4))) for count in counts]
+    np.testing.assert_allclose(propensities(counts, n, a=0.5, b=0.4), expected, rtol=1e-14)

@@ -74,18 +74,13 @@ def test_labels_can_be_read_by_the_text_encoder(make_model):
     assert model.gile.output_layer.label_projection.in_features == 11
 
 
-def test_word_vectors_can_be_set_and_frozen(tmp_path, make_model):
+def test_word_vectors_can_be_set_except_that_of_padding(make_model):
     model, _ = make_model()
-    words = model.get_input_embeddings().requires_grad_(False)
-    vectors = torch.randn_like(words.weight)
+    words = model.get_input_embeddings().weight
+    vectors = torch.randn_like(words)
     set_word_vectors(model, vectors.numpy())
-    assert torch.equal(words.weight[1:], vectors[1:])
-    assert not words.weight[0].any()
-    model(input_ids=documents("wan"), labels=torch.tensor([[0], [1], [2]])).loss.backward()
-    assert words.weight.grad is None
-    model.save_pretrained(tmp_path)
-    loaded = GileForSequenceClassification.from_pretrained(tmp_path)
-    assert torch.equal(loaded.get_input_embeddings().weight, words.weight)
+    assert torch.equal(words[1:], vectors[1:])
+    assert not words[0].any()
 
 
 @pytest.mark.parametrize("kind", ["wan", "han"])

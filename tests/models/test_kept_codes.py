@@ -138,20 +138,11 @@ def test_a_frozen_encoder_is_not_hashed_at_each_training_step(make_pretrained, m
     model(**inputs, labels=torch.tensor([[1]]))
 
 
-def train_step(model, make, **options):
-    optimizer = make(model.gile.get_input_embeddings().parameters(), lr=0.5, **options)
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:  # of a single word
-            parameter.grad = torch.zeros_like(parameter)
-            parameter.grad[int(words_of(model)[-1])] = 1
-    optimizer.step()
-
-
-OPTIMIZERS = {
-    f"{make.__name__}, {kind}": partial(train_step, make=make, foreach=kind == "foreach", fused=kind == "fused")
-    for make in (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD)
-    for kind in ("plain", "foreach", "fused")
-}
+def train_step(model, **options):
+    weight = model.gile.get_input_embeddings().weight
+    weight.grad = torch.zeros_like(weight)
+    weight.grad[int(words_of(model)[-1])] = 1  # of a single word
+    torch.optim.AdamW([weight], lr=0.5, **options).step()
 
 
 def load(model, assign=False):
@@ -159,7 +150,10 @@ def load(model, assign=False):
     model.load_state_dict(state, strict=False, assign=assign)
 
 
-CHANGES = OPTIMIZERS | {
+CHANGES = {
+    "AdamW": train_step,
+    "AdamW, foreach": partial(train_step, foreach=True),
+    "AdamW, fused": partial(train_step, fused=True),
     "in place": lambda model: model.gile.label_parameters()[0].mul_(-3),
     "a copy": lambda model: model.gile.label_parameters()[0].copy_(torch.ones(())),
     "another tensor": lambda model: setattr(weight := model.gile.label_parameters()[0], "data", 0.5 - weight.data),

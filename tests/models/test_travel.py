@@ -22,24 +22,20 @@ TEXTS = ["Breast milk and iron. The heart.", ""]
 CLEAN_ROOM = """
 import json, sys
 sys.modules["hf_gile"] = None
-from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoProcessor, pipeline
+from transformers import AutoModelForSequenceClassification, AutoProcessor, pipeline
 
 trust, answers, request = {"trust_remote_code": True}, {}, json.load(sys.stdin)
 texts = request["texts"]
 for folder, options in request["folders"].items():
-    assert type(AutoConfig.from_pretrained(folder, **trust)).__name__ == "GileConfig"
     processor = AutoProcessor.from_pretrained(folder, **trust)
-    towers = AutoModel.from_pretrained(folder, **trust).eval()
     model = AutoModelForSequenceClassification.from_pretrained(folder, **trust).eval()
     inputs = processor(texts, return_tensors="pt", **options)
-    towers.project_texts(**{name: inputs[name] for name in ("input_ids", "attention_mask")}, **options)
     zero_shot = pipeline("zero-shot-classification", model=folder, **trust)
     labels = {} if options else {"candidate_labels": model.label_set}
     scored = zero_shot(texts, batch_size=2, **labels, **options)
     ours = pipeline("label-scoring", model=model, processor=processor)
     assert ours(texts, batch_size=2, **labels, **options) == scored
     classify = pipeline("text-classification", model=folder, **trust)
-    assert [type(pipe).__name__ for pipe in (zero_shot, classify)] == ["LabelScoringPipeline", "StoredLabelsPipeline"]
     classified = classify(texts, top_k=None, batch_size=2, **options)
     logits = model(**inputs).logits.tolist()
     answers[folder] = {"logits": logits, "scored": scored, "classified": classified}
