@@ -13,7 +13,7 @@ from hf_gile.training import model_from_text_encoder, processor_from_text_encode
 
 PIECES = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "breast", "milk", "heart", "fail", "##ing", "##ure", "##s", "iron", "blood"),
-    *("infant", "the", "pump", "less", "of", "human", ",", ".", ":", "a", "[MASK]"),
+    *("infant", "the", "pump", "less", "of", "human", "##ed", "was", ",", ".", "!", ":", "a", "[MASK]"),
 ]
 MEANINGS = {
     "Heart Failure": "the heart pumps less blood",
