@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from answers import scores
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex
 from hf_gile.publishing import make_report
@@ -130,12 +131,10 @@ def test_calibration_is_stored_in_the_model_and_changes_its_probabilities(run, s
     assert model.config.thresholds["seen"] == figures["seen_threshold"]
     assert LabelIndex.from_pretrained(saved_model / "index", model).label_set == model.label_set
     after = json.loads(run("score", saved_model, input="iron\n").stdout)
-    assert dict(zip(after["labels"], after["scores"], strict=True)) != pytest.approx(
-        dict(zip(before["labels"], before["scores"], strict=True))
-    )
+    assert scores(after) != pytest.approx(scores(before))
     stored = json.loads(run("score", saved_model, "--threshold", "stored", input="iron\n").stdout)
     thresholds = dict(zip(model.label_set.names, model.stored_labels.thresholds().tolist(), strict=True))
-    passing = [name for name, score in zip(after["labels"], after["scores"], strict=True) if score >= thresholds[name]]
+    passing = [name for name, score in scores(after).items() if score >= thresholds[name]]
     assert stored["labels"] == passing
 
 

@@ -12,7 +12,16 @@ PLATT = {"method": "platt", "scale": 0.7, "offset": -1.3}
 SPLINE = {"method": "spline", "logits": [-5.0, -4.5, 0.25, 3.0], "values": [-7.0, -2.0, -1.99, 4.0]}
 BERT = {"model_type": "bert", "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2}
 OVER_BERT = {"text_encoder_type": "transformer", "text_encoder_config": BERT, "label_encoder_type": "text_encoder"}
-WITH_COSINES = {"bag_size": 3, "cosine_score": True}
+
+
+def weights(**groups):
+    return {"bag_size": 3, "cosine_score": True, "term_weights": groups}
+
+
+def calibration(**groups):
+    return {"calibration": groups}
+
+
 INVALID = [
     ({"joint_size": 0}, "joint_size must be at least 1, got 0"),
     ({"pad_token_id": 30_000}, "pad_token_id must be among the 30000 words"),
@@ -52,32 +61,23 @@ INVALID = [
     ),
     (OVER_BERT | {"output_layer": "linear", "label_rows": "full"}, "a linear unit reads no labels"),
     # Weights of terms.
-    (WITH_COSINES | {"term_weights": {"new": {}}}, "got 'new'"),
-    (
-        WITH_COSINES | {"term_weights": {"rare": {"joint": 2.0}}},
-        r"term_weights has unseen \(labels are seen if they have label_rows\), got 'rare'",
-    ),
-    (WITH_COSINES | {"term_weights": {"unseen": 2.0}}, "got 'unseen': 2.0"),
-    (WITH_COSINES | {"term_weights": {"seen": {"joint": 2.0}}}, "labels are seen if they have label_rows"),
-    (
-        WITH_COSINES | {"term_weights": {"unseen": {"rows": 2.0}}},
-        "has 'rows'; terms of this score are joint, cosine, offset",
-    ),
-    (WITH_COSINES | {"term_weights": {"unseen": {"joint": float("nan")}}}, "must be a number from .* got nan"),
-    (WITH_COSINES | {"term_weights": {"unseen": {"joint": "2"}}}, "must be a number from .* got '2'"),
+    (weights(new={}), "got 'new'"),
+    (weights(rare={"joint": 2.0}), r"term_weights has unseen \(labels are seen if they have label_rows\), got 'rare'"),
+    (weights(unseen=2.0), "got 'unseen': 2.0"),
+    (weights(seen={"joint": 2.0}), "labels are seen if they have label_rows"),
+    (weights(unseen={"rows": 2.0}), "has 'rows'; terms of this score are joint, cosine, offset"),
+    (weights(unseen={"joint": float("nan")}), "must be a number from .* got nan"),
+    (weights(unseen={"joint": "2"}), "must be a number from .* got '2'"),
     # Calibration.
-    ({"calibration": {"known": PLATT}}, "calibration is for 'seen' and 'unseen' labels, got 'known'"),
-    ({"calibration": {"seen": 0.5}}, r"calibration\['seen'\] must be {'method': 'platt'"),
-    (
-        {"calibration": {"seen": {"method": "platt", "scale": 1.0}}},
-        "must be {'method': 'platt', 'scale': a, 'offset': b}",
-    ),
-    ({"calibration": {"unseen": PLATT | {"scale": 0}}}, "scale must be positive, got"),
-    ({"calibration": {"unseen": PLATT | {"labels": 2.5}}}, "labels must be a whole number, at least 1"),
-    ({"calibration": {"seen": SPLINE | {"values": [-7.0, -2.0, -2.0, 4.0]}}}, "values must be an increasing list"),
+    (calibration(known=PLATT), "calibration is for 'seen' and 'unseen' labels, got 'known'"),
+    (calibration(seen=0.5), r"calibration\['seen'\] must be {'method': 'platt'"),
+    (calibration(seen={"method": "platt", "scale": 1.0}), "must be {'method': 'platt', 'scale': a, 'offset': b}"),
+    (calibration(unseen=PLATT | {"scale": 0}), "scale must be positive, got"),
+    (calibration(unseen=PLATT | {"labels": 2.5}), "labels must be a whole number, at least 1"),
+    (calibration(seen=SPLINE | {"values": [-7.0, -2.0, -2.0, 4.0]}), "values must be an increasing list"),
     # Increasing, but not in float32.
-    ({"calibration": {"seen": SPLINE | {"values": [0.0, 1.0, 1.0 + 1e-9, 4.0]}}}, "values must be an increasing list"),
-    ({"calibration": {"seen": SPLINE | {"values": [0.0, 1.0, 2.0]}}}, "got 4 logits, but 3 values"),
+    (calibration(seen=SPLINE | {"values": [0.0, 1.0, 1.0 + 1e-9, 4.0]}), "values must be an increasing list"),
+    (calibration(seen=SPLINE | {"values": [0.0, 1.0, 2.0]}), "got 4 logits, but 3 values"),
     ({"calibration": {"seen": SPLINE}, "problem_type": "single_label_classification"}, "use 'platt'"),
     ({"thresholds": {"all": 0.5}}, "thresholds are for 'seen' and 'unseen' labels, got 'all'"),
     ({"thresholds": {"seen": 1.5}}, r"thresholds\['seen'\] must be a number from 0 to 1, got 1.5"),

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from answers import scores
 from transformers import pipeline
 from two_languages import LABELS, LANGUAGES, TEXTS, make_bilingual
 
@@ -80,16 +81,12 @@ def test_the_pipeline_takes_a_language():
     index = LabelIndex.build(model, processor, language="german")
     assert pipe(TEXTS["german"], index, language="german")[0]["labels"] == answer[0]["labels"]
     logits = model(**of(processor, "german")).logits
-    assert dict(zip(answer[1]["labels"], answer[1]["scores"], strict=True))["eisen"] == pytest.approx(
-        logits[1, 4].sigmoid().item()
-    )
+    assert scores(answer[1])["eisen"] == pytest.approx(logits[1, 4].sigmoid().item())
     answers = pipe(TEXTS["german"], candidate_labels=["milk", "iron"], language="german", label_language="english")
     words = of(processor, "german")
     codes = model.project_stored_labels(language=words["language"])
     expected = model.gile.score(model.gile.project_texts(**words), codes, words["language"])[0].sigmoid()
-    assert dict(zip(answers[0]["labels"], answers[0]["scores"], strict=True)) == pytest.approx(
-        {"milk": expected[1].item(), "iron": expected[2].item()}
-    )
+    assert scores(answers[0]) == pytest.approx({"milk": expected[1].item(), "iron": expected[2].item()})
     with pytest.raises(ValueError, match="language must be a str, got"):
         pipe(TEXTS["german"], language=["german", "german"])
     with pytest.raises(ValueError, match="pass the language of the documents"):

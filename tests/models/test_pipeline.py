@@ -4,6 +4,7 @@ import logging
 
 import pytest
 import torch
+from answers import scores
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
@@ -31,10 +32,6 @@ RELATED = LabelSet(
 def pipe(make_model):
     model, processor = make_model("han", problem_type="multi_label_classification")
     return pipeline("label-scoring", model=model, processor=processor)
-
-
-def scores(answer):
-    return dict(zip(answer["labels"], answer["scores"], strict=True))
 
 
 def test_other_models_keep_the_pipelines_of_transformers(tmp_path, pieces):

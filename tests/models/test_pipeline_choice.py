@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from answers import scores
 from transformers import pipeline
 
 from hf_gile import Label, LabelIndex, LabelSet
@@ -39,10 +40,6 @@ def pipe(make_model, label_set):
 
 def index_of(pipe):
     return LabelIndex.build(pipe.model, pipe.processor, LabelSet.from_names(CANDIDATES))
-
-
-def scores(answer):
-    return dict(zip(answer["labels"], answer["scores"], strict=True))
 
 
 def literal(pipe, candidates, multi_label=True):

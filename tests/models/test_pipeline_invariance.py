@@ -6,6 +6,7 @@ Models are in double precision, where the order of a sum changes it by far less 
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from answers import scores
 from transformers import pipeline
 
 from hf_gile.models.pipeline_gile import LabelCache
@@ -44,10 +45,6 @@ def pipe(model):
 @pytest.fixture
 def candidates(model):
     return None if model[0].config.output_layer == "linear" else CANDIDATES
-
-
-def scores(answer):
-    return dict(zip(answer["labels"], answer["scores"], strict=True))
 
 
 def assert_same(answers, expected_answers):

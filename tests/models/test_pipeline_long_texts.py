@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from answers import scores
 from transformers import pipeline
 
 from hf_gile.models import pipeline_gile
@@ -30,10 +31,6 @@ def pipe(request, make_model, make_pretrained):
     else:
         model, processor = make_model(kind, problem_type="multi_label_classification", **MODELS[request.param])
     return pipeline("label-scoring", model=model, processor=processor)
-
-
-def scores(answer):
-    return dict(zip(answer["labels"], answer["scores"], strict=True))
 
 
 def test_pieces_cover_the_text_and_respect_the_length_limit(pipe):
