@@ -43,37 +43,32 @@ def test_the_help_of_train_starts_with_what_most_runs_need(run):
     assert len(flags) == len({*flags, *names}) - len(names) > 30
 
 
-@pytest.fixture
-def notes(tmp_path, monkeypatch):
-    """Writes notes.csv and held-back.csv, with as many labels a document as requested; returns the flags to train."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-
-    def write(most):
-        draw = random.Random(0)
-        for name, number in {"notes": 230, "held-back": 61}.items():
-            with Path(f"{name}.csv").open("w", newline="") as file:
-                writer = csv.writer(file)
-                writer.writerow(["text", "tags"])
-                for _ in range(number):
-                    gold = draw.sample(list(WORDS), draw.randint(1, most))
-                    words = " ".join(WORDS[draw.choice([*gold, *gold, "milk"])] for _ in range(3)).split()
-                    writer.writerow([" ".join(draw.choices(words, k=5)), ";".join(gold)])
-        steps = ["--lexical", "false", "--num_train_epochs", "4", "--per_device_train_batch_size", "16", "--use_cpu"]
-        tables = ["--train_files", "notes.csv", "--test_files", "held-back.csv", "--labels", "tags"]
-        tables += ["--separator", ";"] if most > 1 else []
-        return [*tables, *steps, "--text_encoder", "words", "--no_baselines", "--output_dir", "out"]
-
-    return write
+def write_notes(most):
+    """Writes notes.csv and held-back.csv, with up to so many labels a document; returns the flags to train."""
+    draw = random.Random(0)
+    for name, number in {"notes": 230, "held-back": 61}.items():
+        with Path(f"{name}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["text", "tags"])
+            for _ in range(number):
+                gold = draw.sample(list(WORDS), draw.randint(1, most))
+                words = " ".join(WORDS[draw.choice([*gold, *gold, "milk"])] for _ in range(3)).split()
+                writer.writerow([" ".join(draw.choices(words, k=5)), ";".join(gold)])
+    steps = ["--lexical", "false", "--num_train_epochs", "4", "--per_device_train_batch_size", "16", "--use_cpu"]
+    tables = ["--train_files", "notes.csv", "--test_files", "held-back.csv", "--labels", "tags"]
+    tables += ["--separator", ";"] if most > 1 else []
+    return [*tables, *steps, "--text_encoder", "words", "--no_baselines", "--output_dir", "out"]
 
 
+@pytest.mark.usefixtures("datasets_cache")
 @pytest.mark.parametrize(
     ("most", "flags"),
     [(2, ["--calibration", "platt"]), (1, ["--hub-token", "and-enter"])],
     ids=["several labels", "one label"],
 )
-def test_table_results_card_and_answers_are_the_same_numbers(run, notes, capfd, most, flags):
-    trained = run("train", *notes(most), *flags)
+def test_table_results_card_and_answers_are_the_same_numbers(run, tmp_path, monkeypatch, capfd, most, flags):
+    monkeypatch.chdir(tmp_path)
+    trained = run("train", *write_notes(most), *flags)
     written = [path.read_bytes() for path in Path("out").rglob("*") if path.is_file()]
     for content in [*written, trained.output.encode(), *map(str.encode, capfd.readouterr())]:
         assert b"and-enter" not in content

@@ -63,7 +63,7 @@ def test_answers_have_the_shape_of_the_built_in_pipeline(pipe):
     assert answer["sequence"] == TEXTS[0]
     assert sorted(answer["labels"]) == CANDIDATES
     assert answer["scores"] == sorted(answer["scores"], reverse=True)
-    assert pipe(TEXTS[:1], CANDIDATES) == [answer]
+    assert pipe(TEXTS[:1], CANDIDATES) == pipe(sequences=TEXTS[:1], candidate_labels=CANDIDATES) == [answer]
     assert pipe(TEXTS[0], CANDIDATES, threshold=1.0) == {"sequence": TEXTS[0], "labels": [], "scores": []}
     assert pipe(TEXTS[0], "Iron, Blood")["labels"] in (["Iron", "Blood"], ["Blood", "Iron"])
 

@@ -1,6 +1,7 @@
 """Inputs of the pipeline: lists, columns, datasets, streams, and refused types."""
 
 import numpy as np
+import pandas
 import pytest
 from datasets import Dataset
 from torch.utils.data import Dataset as TorchDataset
@@ -15,6 +16,7 @@ def rows():
     return Dataset.from_dict({"text": TEXTS, "id": list(range(5))})
 
 
+TABLE = pandas.DataFrame({"text": TEXTS, "id": range(5)})
 STREAMS = {
     "generator": lambda: (text for text in TEXTS),
     "column of an IterableDataset": lambda: rows().to_iterable_dataset()["text"],
@@ -22,6 +24,7 @@ STREAMS = {
 }
 LISTS = {
     "column of a Dataset": lambda: rows()["text"],
+    "column of a DataFrame": lambda: TABLE["text"],
     "array": lambda: np.array(TEXTS),
     "values of a mapping": lambda: dict(enumerate(TEXTS)).values(),
 }
@@ -75,16 +78,6 @@ def test_a_dataset_is_read_lazily_and_has_a_length(pipe):
     assert [answer["sequence"] for answer in answers] == TEXTS
 
 
-def test_a_table_is_refused_as_texts_and_labels(pipe):
-    pandas = pytest.importorskip("pandas")
-    table = pandas.DataFrame({"text": TEXTS, "id": range(5)})
-    with pytest.raises(ValueError, match="got DataFrame instead of texts: pass the text column"):
-        pipe(table, CANDIDATES)
-    with pytest.raises(ValueError, match=r"candidate_labels must be names, .*, got DataFrame"):
-        pipe(TEXTS, table)
-    assert pipe(table["text"], CANDIDATES) == pipe(TEXTS, CANDIDATES)
-
-
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
@@ -114,6 +107,9 @@ def test_an_invalid_text_is_refused_by_position(pipe, bad, message):
         ({"inputs": []}, "no texts to score: pass at least one"),
         ({"inputs": KeyDataset([], "text")}, "no texts to score: pass at least one"),
         ({"inputs": rows().to_iterable_dataset()}, "got IterableDataset instead of texts: pass the text column"),
+        ({"inputs": TABLE}, "got DataFrame instead of texts: pass the text column"),
+        ({"sequences": TEXTS}, "pass the texts either as inputs or as sequences, got both"),
+        ({"candidate_labels": TABLE}, r"candidate_labels must be names, .*, got DataFrame"),
         ({"candidate_labels": " , "}, "no labels; at least one is required"),
         ({"candidate_labels": 3}, "candidate_labels must be names"),
         ({"inputs": "iron", "candidate_labels": ["Iron", ""]}, "row 2: the id is empty"),

@@ -101,13 +101,6 @@ def test_tokenizer_options_are_accepted_unless_they_change_the_text(make_model):
         pipe({"text": "milk", "text_pair": ["iron"]})
 
 
-def test_the_texts_may_be_called_sequences(make_model):
-    pipe = LabelScoringPipeline(*make_model()[:1], processor=make_model()[1])
-    assert pipe(sequences=TEXTS, candidate_labels=["iron", "milk"]) == pipe(TEXTS, ["iron", "milk"])
-    with pytest.raises(ValueError, match="pass the texts either as inputs or as sequences, got both"):
-        pipe(TEXTS, sequences=TEXTS)
-
-
 @pytest.mark.parametrize(
     ("task", "kind"), [("text-classification", "transformer"), ("zero-shot-classification", "han")]
 )
