@@ -58,15 +58,6 @@ save_file({name: values.contiguous() for name, values in scores.items()}, "score
 """
 
 
-def compute_without_words(folder):
-    """Returns the scores of `TEXTS` for the stored labels of a saved model, without lexical terms."""
-    model, processor = (kind.from_pretrained(folder) for kind in (GileForSequenceClassification, GileProcessor))
-    words = processor(TEXTS, return_tensors="pt")
-    with torch.no_grad():
-        codes = model.eval().gile.project_texts(words["input_ids"], words["attention_mask"])
-        return model.gile.score(codes, model.project_stored_labels())
-
-
 @pytest.mark.slow
 def test_exports_of_a_saved_folder_give_its_scores_where_hf_gile_is_not_installed(run, save_model, tmp_path):
     for name in ("sentence_transformers", "onnxruntime", "onnxscript", "pyarrow", "duckdb"):
@@ -77,7 +68,11 @@ def test_exports_of_a_saved_folder_give_its_scores_where_hf_gile_is_not_installe
     run("export", "vectors", folder, tmp_path / "codes.parquet", "--without-words")
     scaled = ("--without-words", "--for-sentence-transformers")
     run("export", "vectors", folder, tmp_path / "labels.parquet", *scaled)
-    expected = compute_without_words(folder)
+    model, processor = (kind.from_pretrained(folder) for kind in (GileForSequenceClassification, GileProcessor))
+    words = processor(TEXTS, return_tensors="pt")
+    with torch.no_grad():
+        codes = model.eval().gile.project_texts(words["input_ids"], words["attention_mask"])
+        expected = model.gile.score(codes, model.project_stored_labels())
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     process = {"cwd": tmp_path, "env": environment, "input": json.dumps(TEXTS), "capture_output": True, "text": True}
     done = subprocess.run([sys.executable, "-c", ELSEWHERE], check=False, **process)

@@ -6,11 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hf_gile import (
-    GileForSequenceClassification,
-    GileProcessor,
-    LabelScoringPipeline,
-)
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelScoringPipeline
 
 TEXTS = ["Rats were fed.", "", "Breast milk for infants.", "The failing heart pumps less blood."]
 

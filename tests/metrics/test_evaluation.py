@@ -26,20 +26,6 @@ ROWS = {
 SEEN = [True, True, False, True, False]
 
 
-def by_trainer(model, dataset, collator, compute_metrics, folder):
-    arguments = TrainingArguments(
-        str(folder),
-        per_device_eval_batch_size=3,
-        batch_eval_metrics=True,
-        remove_unused_columns=False,
-        use_cpu=True,
-        report_to="none",
-        disable_tqdm=True,
-    )
-    trainer = Trainer(model, arguments, data_collator=collator, eval_dataset=dataset, compute_metrics=compute_metrics)
-    return {name.removeprefix("eval_"): value for name, value in trainer.evaluate().items()}
-
-
 def batches_of(dataset, processor, size=3):
     return DataLoader(dataset, size, collate_fn=GileDataCollator(processor, LabelSampler(5, num_negatives=2)))
 
@@ -58,7 +44,16 @@ def test_evaluate_index_gives_the_same_metrics_as_the_trainer(
     def compute_metrics(batch, compute_result=True):
         return {**metrics(batch, compute_result), **tuner(batch, compute_result)}
 
-    expected = by_trainer(model, dataset, GileDataCollator(processor), compute_metrics, tmp_path)
+    options = {"batch_eval_metrics": True, "remove_unused_columns": False, "use_cpu": True}
+    options |= {"report_to": "none", "disable_tqdm": True, "per_device_eval_batch_size": 3}
+    trainer = Trainer(
+        model,
+        TrainingArguments(str(tmp_path), **options),
+        data_collator=GileDataCollator(processor),
+        eval_dataset=dataset,
+        compute_metrics=compute_metrics,
+    )
+    expected = {name.removeprefix("eval_"): value for name, value in trainer.evaluate().items()}
     index = LabelIndex.build(model)
     model.train()
     results = evaluate_index(index, model, batches_of(dataset, processor), [metrics, tuner], max_scores=max_scores)

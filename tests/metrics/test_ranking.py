@@ -10,8 +10,6 @@ from sklearn.metrics import (
 
 from hf_gile.metrics import RankingMetrics, propensities, ranking_metrics
 
-MEANS = ("average_precision", "ranking_loss", "one_error", "coverage")
-
 
 def literal_one_error(scores, gold):
     errors = []

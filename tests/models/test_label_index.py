@@ -6,13 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from hf_gile import (
-    GileForSequenceClassification,
-    Label,
-    LabelIndex,
-    LabelSet,
-    label_index,
-)
+from hf_gile import GileForSequenceClassification, Label, LabelIndex, LabelSet, label_index
 from hf_gile.label_index import fingerprint
 from hf_gile.models import search_gile
 from hf_gile.models.search_gile import compute_scores, search_top_k

@@ -39,7 +39,7 @@ def test_changes_return_a_new_set_with_the_same_ids_and_columns():
     labels = LabelSet(FULL)
     assert labels.rename("D008895", "Human Milk").column("D008895") == 1
     assert labels.add(Label("D1", "New")).names == ["Heart Failure", "Milk, Human", "Eisen", "New"]
-    assert labels.retire("D006333").ids == ["D008895", "D007501"]
+    assert labels.retire("D006333", "D008895").ids == ["D007501"]
     assert labels.update("D007501", name="Milk, Human", description="").texts[1:] == ["Milk, Human"] * 2  # in German
     assert [label.seen for label in labels.with_counts({"D007501": 3})] == [False, False, True]
     changed = labels.update("D007501", threshold=0.5).update("D006333", threshold=None)

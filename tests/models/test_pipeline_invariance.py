@@ -24,14 +24,14 @@ MODELS = {
     "wan with gru": {"encoder_cell": "bigru"},
     "han": {"bag_size": 3, "cosine_score": True, "label_rows": "full"},
     "wan with labels read by it": {"label_encoder_type": "text_encoder", "bag_size": 3, "cosine_score": True},
-    "linear": {"output_layer": "linear"},
+    "wan with linear units": {"output_layer": "linear"},
     "transformer": {"bag_size": 3, "label_rows": "full"},
 }
 
 
 @pytest.fixture(params=MODELS)
 def model(request, make_model, make_pretrained):
-    kind = {"linear": "wan"}.get(request.param, request.param.split()[0])
+    kind = request.param.split()[0]
     if kind == "transformer":
         return make_pretrained(kind, **MODELS[request.param])
     return make_model(kind, problem_type="multi_label_classification", **MODELS[request.param])

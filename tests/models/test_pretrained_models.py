@@ -30,13 +30,6 @@ KINDS = ["transformer", "hierarchical_transformer"]
 EVERYTHING = {"bag_size": 5, "cosine_score": True, "label_rows": "full", "joint_layers": 2}
 
 
-def pooled_by_hand(encoder, input_ids, mask):
-    """Returns the expected mean, computed separately for each text without padding."""
-    rows = zip(input_ids, mask.bool(), strict=True)
-    vectors = [encoder(input_ids=ids[is_token][None]).last_hidden_state[0].mean(0) for ids, is_token in rows]
-    return functional.normalize(torch.stack(vectors), dim=-1) * len(vectors[0]) ** 0.5
-
-
 def batch_of(processor):
     return processor(TEXTS, return_tensors="pt")
 
@@ -55,7 +48,9 @@ def test_encoders_are_loaded_unchanged_and_saved_with_the_model(tmp_path, make_p
     encoder = AutoModel.from_pretrained(tmp_path / "encoder").eval()
     inputs = batch_of(processor)
     with torch.no_grad():
-        expected = pooled_by_hand(encoder, inputs["input_ids"], inputs["attention_mask"])
+        rows = zip(inputs["input_ids"], inputs["attention_mask"].bool(), strict=True)
+        means = [encoder(input_ids=ids[is_token][None]).last_hidden_state[0].mean(0) for ids, is_token in rows]
+        expected = functional.normalize(torch.stack(means), dim=-1) * len(means[0]) ** 0.5
         torch.testing.assert_close(model.gile.embed_texts(**inputs)[0], expected, rtol=1e-4, atol=1e-5)
         logits = model(**inputs).logits
     model.save_pretrained(tmp_path / "model")

@@ -3,11 +3,7 @@
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import (
-    AutoProcessor,
-    BertConfig,
-    PreTrainedTokenizerFast,
-)
+from transformers import AutoProcessor, BertConfig, PreTrainedTokenizerFast
 
 from hf_gile import GileConfig, GileProcessor
 from hf_gile.settings import only_read

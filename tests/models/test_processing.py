@@ -4,10 +4,6 @@ import torch
 from hf_gile import GileProcessor, build_tokenizer
 
 
-def words_of(text):
-    return build_tokenizer([text], min_count=1).tokenize(text)
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -20,7 +16,7 @@ def words_of(text):
     ids=["lower case", "numbers", "numbers in names", "letters of other languages", "punctuation"],
 )
 def test_text_is_split_into_words(text, words):
-    assert words_of(text) == words
+    assert build_tokenizer([text], min_count=1).tokenize(text) == words
 
 
 def test_label_words_stay_in_the_vocabulary_however_rare():

@@ -24,7 +24,6 @@ from hf_gile.training.losses import project_vectors
 
 B, L = 3, 17
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
-GOLD = torch.tensor([[0, 3], [1, -100], [2, 4]])
 TERMS = {
     "bag alone": {"cosine_score": True, "bag_size": 5, "hidden_size": 11},
     "all": {"cosine_score": True, "bag_size": 5, "label_rows": "full", "joint_layers": 3},

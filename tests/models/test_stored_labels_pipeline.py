@@ -17,16 +17,6 @@ def ours(model, processor, **options):
     return StoredLabelsPipeline(model=model, processor=processor, **options)
 
 
-@pytest.fixture
-def built_in():
-    """The built-in pipeline with a model of three labels."""
-    torch.manual_seed(0)
-    words = BertTokenizer(vocab={word: row for row, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "iron"])})
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    config = BertConfig(vocab_size=5, num_labels=3, problem_type="multi_label_classification", **sizes)
-    return pipeline("text-classification", model=BertForSequenceClassification(config), tokenizer=words)
-
-
 def shape(answer):
     """Returns the structure of an answer, whose iterators are read."""
     if isinstance(answer, dict):
@@ -36,9 +26,13 @@ def shape(answer):
 
 @pytest.mark.parametrize("options", [{}, {"top_k": 2, "batch_size": 2}])
 @pytest.mark.parametrize("defaults", [{}, {"top_k": 1}], ids=str)
-def test_answers_have_the_shapes_of_the_built_in_pipeline(make_model, built_in, defaults, options):
+def test_answers_have_the_shapes_of_the_built_in_pipeline(make_model, defaults, options):
     pipe = ours(*make_model("han"), **defaults)
-    expected = pipeline("text-classification", model=built_in.model, tokenizer=built_in.tokenizer, **defaults)
+    words = BertTokenizer(vocab={word: row for row, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "iron"])})
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    config = BertConfig(vocab_size=5, num_labels=3, problem_type="multi_label_classification", **sizes)
+    model = BertForSequenceClassification(config)
+    expected = pipeline("text-classification", model=model, tokenizer=words, **defaults)
     inputs = [
         "iron",
         ["iron"],

@@ -90,19 +90,10 @@ def test_exporting_requires_computed_label_codes(make):
         torch.export.export(make("wan"), (), documents("wan"))
 
 
-class TextTower(torch.nn.Module):
-    def __init__(self, model):
-        super().__init__()
-        self.model = model
-
-    def forward(self, input_ids, attention_mask):
-        return self.model.gile.project_texts(input_ids, attention_mask)
-
-
 @pytest.mark.parametrize("kind", ["wan", pytest.param("transformer", marks=pytest.mark.slow)])
 def test_compiled_towers_are_a_single_graph_at_any_size(make, kind):
     torch.compiler.reset()
-    tower = TextTower(make(kind))
+    tower = make(kind).gile.project_texts
     graphs = []
 
     def count(graph, inputs):
