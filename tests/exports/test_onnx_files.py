@@ -14,8 +14,8 @@ def run(path, processor, texts):
 
 
 @pytest.fixture(params=["han", "transformer"])
-def model(request, make_model, make_pretrained):
-    return make_pretrained() if request.param == "transformer" else make_model(request.param)
+def model(request, make_model, make_over_encoder):
+    return make_over_encoder() if request.param == "transformer" else make_model(request.param)
 
 
 @pytest.mark.slow
@@ -35,11 +35,11 @@ def test_onnx_runtime_scores_like_the_model(model, tmp_path):
     assert {"labels.jsonl", "tokenizer.json", "processor_config.json"} <= {path.name for path in tmp_path.iterdir()}
 
 
-def test_models_that_onnx_cannot_express_are_refused(make_model, make_pretrained, tmp_path):
+def test_models_that_onnx_cannot_express_are_refused(make_model, make_over_encoder, tmp_path):
     pytest.importorskip("onnxruntime")
     with pytest.raises(ValueError, match="encoder_cell gru runs a loop over words"):
         export_onnx(*make_model(encoder_cell="gru"), tmp_path / "out")
     words = {"lexical": True, "term_weights": {"unseen": {"match": 2.0}}}
     with pytest.raises(ValueError, match="leave them out with without_words=True"):
-        export_onnx(*make_pretrained(**words), tmp_path / "out")
+        export_onnx(*make_over_encoder(**words), tmp_path / "out")
     assert not (tmp_path / "out").exists()

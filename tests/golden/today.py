@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hf_gile import GileConfig, GileForSequenceClassification
-from hf_gile.models.languages_gile import label_space, run_by_language
+from hf_gile.models.languages_gile import run_by_language
 from hf_gile.models.losses_gile import label_loss
 from hf_gile.models.published_gile import PublishedGileConfig, PublishedGileForSequenceClassification
 from hf_gile.settings import only_read
@@ -21,7 +21,7 @@ FIELDS: dict[str, str | None] = {
     "training_loss": None,  # always cross-entropy
     "label_chunk_size": None,  # an option of a GileLoss
 }
-"""Current names of fields by stored name, with dots for nested fields (`text_config.hidden_size`); None if removed."""
+"""Current names of fields by stored name; None if removed."""
 
 VALUES: dict[tuple[str, bool], str | None] = {("label_rows", True): "full", ("label_rows", False): None}
 """Current values of fields by name and stored value."""
@@ -70,11 +70,7 @@ def build(fields: dict[str, Any], weights: dict[str, Tensor] | None = None) -> G
     for stored, value in fields.items():
         name = FIELDS.get(stored, stored)
         if name is not None:
-            *parts, last = name.split(".")
-            target = options
-            for part in parts:
-                target = target.setdefault(part, {})
-            target[last] = VALUES.get((name, value), value) if isinstance(value, bool) else value
+            options[name] = VALUES.get((name, value), value) if isinstance(value, bool) else value
     kinds: Any = (GileConfig, GileForSequenceClassification)
     if options.get("text_encoder_type") == "han_published":
         options["text_encoder_type"] = "han"
@@ -140,22 +136,8 @@ def run(model: Any, inputs: dict[str, Any], gradients: list[str] | None = None) 
         output = model(**documents, **language, **training)
         output.loss.backward()
         outputs["loss"] = output.loss.detach()
-        size = model.config.num_labels if columns is None else len(columns)
-        if not size > getattr(model.loss_function, "chunk_size", 0) > 0:
-            # A GileLoss returns no logits, so they are computed here.
-            def score(language: Any, text_codes: Tensor, excluded: Tensor | None) -> tuple[Tensor]:
-                codes = model.project_stored_labels(columns, label_space(model.config, language))
-                scores = model.gile.score(text_codes, codes, language)
-                return (model.stored_labels.masked(scores, language, excluded, columns),)
-
-            codes = {
-                "text_codes": text_codes(model, documents, languages),
-                "excluded": training.get("excluded_columns"),
-            }
-            logits = run_by_language(model.config, languages, codes, score)[0]
-            outputs["train_logits"] = logits.detach()
-            if output.logits is not None:
-                torch.testing.assert_close(output.logits, logits)
+        if output.logits is not None:  # a GileLoss returns no logits
+            outputs["train_logits"] = output.logits.detach()
         for stored in gradients or []:
             outputs[f"gradient.{stored}"] = gradient_of(model, stored)
     return outputs

@@ -3,15 +3,6 @@ import json
 import pytest
 from transformers import AutoModel
 
-from hf_gile import LabelIndex, LabelSet
-
-
-def test_an_index_of_stored_labels_contains_their_codes(run, saved_model, tmp_path):
-    result = run("index", saved_model, tmp_path / "index")
-    assert result.stderr == f"5 labels, 13 float16 numbers each: {tmp_path / 'index'}\n"
-    index = LabelIndex.from_pretrained(tmp_path / "index")
-    assert index.label_set == LabelSet.load(saved_model / "labels.jsonl")
-
 
 def test_a_published_checkpoint_is_converted(run, shared_data, tmp_path):
     pytest.importorskip("h5py")

@@ -9,19 +9,14 @@ from safetensors.torch import load_file
 
 from hf_gile import GileForSequenceClassification, GileProcessor
 from hf_gile.publishing import save
-from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
 
 @pytest.fixture
-def save_model(tmp_path, save_text_encoder, label_set):
-    """Returns a function that saves a model with a pretrained encoder and returns its folder."""
+def save_model(tmp_path, make_over_encoder):
+    """Saves a model over a random encoder, and returns its folder."""
 
     def save_options(**options):
-        encoder = save_text_encoder(tmp_path / "encoder")
-        model = model_from_text_encoder(encoder, num_labels=len(label_set), **options)
-        processor = processor_from_text_encoder(encoder, model.config)
-        model.set_labels(label_set, processor)
-        save(tmp_path / "model", model, processor, index=False, card=False)
+        save(tmp_path / "model", *make_over_encoder(**options), index=False, card=False)
         return tmp_path / "model"
 
     return save_options
@@ -63,36 +58,26 @@ save_file({name: values.contiguous() for name, values in scores.items()}, "score
 """
 
 
-def compute_elsewhere(folder, code):
-    """Runs code that writes scores of `TEXTS`, and returns them by name."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    process = {"cwd": folder, "env": environment, "input": json.dumps(TEXTS), "capture_output": True, "text": True}
-    done = subprocess.run([sys.executable, "-c", code], check=False, **process)
-    assert done.returncode == 0, done.stderr
-    return load_file(folder / "scores.safetensors")
-
-
-def compute_without_words(folder):
-    """Returns the scores of `TEXTS` for the stored labels of a saved model, without lexical terms."""
-    model, processor = (kind.from_pretrained(folder) for kind in (GileForSequenceClassification, GileProcessor))
-    words = processor(TEXTS, return_tensors="pt")
-    with torch.no_grad():
-        codes = model.eval().gile.project_texts(words["input_ids"], words["attention_mask"])
-        return model.gile.score(codes, model.project_stored_labels())
-
-
 @pytest.mark.slow
 def test_exports_of_a_saved_folder_give_its_scores_where_hf_gile_is_not_installed(run, save_model, tmp_path):
     for name in ("sentence_transformers", "onnxruntime", "onnxscript", "pyarrow", "duckdb"):
         pytest.importorskip(name)
-    folder = save_model(output_layer="bilinear", cosine_score=True, lexical=True, max_words=24)
+    folder = save_model(output_layer="bilinear", cosine_score=True, lexical=True)
     run("export", "sentence-transformers", folder, tmp_path / "sentences", "--without-words")
     run("export", "onnx", folder, tmp_path / "onnx", "--int8", "--without-words")
     run("export", "vectors", folder, tmp_path / "codes.parquet", "--without-words")
     scaled = ("--without-words", "--for-sentence-transformers")
     run("export", "vectors", folder, tmp_path / "labels.parquet", *scaled)
-    expected = compute_without_words(folder)
-    scores = compute_elsewhere(tmp_path, ELSEWHERE)
+    model, processor = (kind.from_pretrained(folder) for kind in (GileForSequenceClassification, GileProcessor))
+    words = processor(TEXTS, return_tensors="pt")
+    with torch.no_grad():
+        codes = model.eval().gile.project_texts(words["input_ids"], words["attention_mask"])
+        expected = model.gile.score(codes, model.project_stored_labels())
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    process = {"cwd": tmp_path, "env": environment, "input": json.dumps(TEXTS), "capture_output": True, "text": True}
+    done = subprocess.run([sys.executable, "-c", ELSEWHERE], check=False, **process)
+    assert done.returncode == 0, done.stderr
+    scores = load_file(tmp_path / "scores.safetensors")
     near = scores.pop("model_int8")
     assert 0 < (near - expected).abs().max() < 0.5 * expected.std()
     assert set(scores) == {"sentences", "vectors", "model", "text", "duckdb", "tokenizer"}
@@ -100,13 +85,9 @@ def test_exports_of_a_saved_folder_give_its_scores_where_hf_gile_is_not_installe
         torch.testing.assert_close(values, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.fixture
-def over_an_encoder(save_model):
-    return save_model(joint_size=13)
-
-
-def test_a_folder_for_sentence_transformers_is_written_once(run, over_an_encoder, tmp_path):
+def test_a_folder_for_sentence_transformers_is_written_once(run, save_model, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
+    over_an_encoder = save_model()
     done = run("export", "sentence-transformers", over_an_encoder, tmp_path / "out")
     assert "out, with 5 labels in labels.safetensors" in done.stderr
     assert not list((tmp_path / "out").rglob("*.py"))
@@ -118,7 +99,7 @@ def test_a_folder_for_sentence_transformers_is_written_once(run, over_an_encoder
 @pytest.mark.parametrize("kind", ["sentence-transformers", "onnx", "vectors"])
 def test_words_are_left_out_only_on_request(run, save_model, tmp_path, kind):
     pytest.importorskip("sentence_transformers")
-    model, out = save_model(joint_size=13, lexical=True), tmp_path / "out.sql"
+    model, out = save_model(lexical=True), tmp_path / "out.sql"
     error = run("export", kind, model, out, ends=1).stderr
     assert "exports cannot represent: leave them out with --without-words; docs/exports.md" in error
     assert "config" not in error
@@ -126,9 +107,3 @@ def test_words_are_left_out_only_on_request(run, save_model, tmp_path, kind):
     if kind != "onnx":  # slow
         run("export", kind, model, out, "--without-words")
         assert out.exists()
-
-
-def test_models_that_cannot_be_exported_are_refused(run, saved_model, tmp_path):
-    pytest.importorskip("sentence_transformers")
-    error = run("export", "sentence-transformers", saved_model, tmp_path / "out", ends=1).stderr
-    assert error.startswith("hf-gile export sentence-transformers: Sentence Transformers needs a pretrained encoder")

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from answers import scores
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast, pipeline
 
-from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelScoringPipeline, LabelSet
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, LabelSet
 from hf_gile.models.lexical_gile import LexicalFeatures, lexical_features
 from hf_gile.training import encoders, general
 from hf_gile.training.general import CHOSEN, general_scorer, vocabulary_idf
@@ -40,7 +41,8 @@ def test_the_score_is_the_sum_of_its_terms(encoder):
     with torch.no_grad():
         words = processor(label_text=labels.texts, return_tensors="pt")["label_input_ids"]
         h, e = model.gile.embed_texts(inputs["input_ids"])[0], model.gile.embed_labels(words)
-        of_documents = [model.gile.embed_texts(**ids_of(processor, text))[0][0] for text in documents]
+        ids = [processor([text], return_tensors="pt")["input_ids"] for text in documents]
+        of_documents = [model.gile.embed_texts(input_ids)[0][0] for input_ids in ids]
         common = sum(of_documents, torch.zeros_like(h[0])) / (len(documents) + 10)
         postings = model.gile.postings(labels)
         match, coverage, *_ = postings.terms(LexicalFeatures.of(inputs))
@@ -50,10 +52,6 @@ def test_the_score_is_the_sum_of_its_terms(encoder):
     expected = weights["cosine"] * cosines + weights["match"] * match + weights["coverage"] * coverage
     torch.testing.assert_close(scores, expected + weights["offset"], rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(coverage, torch.tensor([[5 / 6, 5 / 6, 0.0]]))  # 5 times "parcel" and "where"
-
-
-def ids_of(processor, text):
-    return {"input_ids": processor([text], return_tensors="pt")["input_ids"]}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -87,28 +85,17 @@ def test_a_pipeline_with_the_general_scorer_can_be_saved(encoder, tmp_path):
         processor=GileProcessor.from_pretrained(tmp_path / "saved"),
     )
     assert reloaded(TEXT, candidate_labels=LABELS)["scores"] == pytest.approx(answer["scores"])
-    described = LabelSet([Label("a", "password", synonyms=("the milk",)), Label("b", "where")])
-    assert set(pipe(TEXT, candidate_labels=described)["labels"]) == {"password", "where"}
 
 
 FINNISH = "Paketti ei ole vielä tullut perille."
 MANY = [TEXT, FINNISH, "where", FINNISH.lower(), "password"]
 
 
-@pytest.fixture
-def encoders_of_two_languages(encoder, save_text_encoder, tmp_path):
+@pytest.mark.filterwarnings("ignore")
+def test_each_text_is_read_by_the_encoder_for_its_language(encoder, save_text_encoder, monkeypatch, tmp_path, run):
     name = encoders.MULTILINGUAL
     folder = save_text_encoder(tmp_path / "multilingual", texts=[TEXT, *LABELS, FINNISH])
     encoder[name] = encoders.FoundEncoder(name, str(folder))
-    return encoder
-
-
-def scores_of(rows):
-    return [dict(zip(row["labels"], row["scores"], strict=True)) for row in rows]
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_each_text_is_read_by_the_encoder_for_its_language(encoders_of_two_languages, monkeypatch, tmp_path, run):
     monkeypatch.setattr(general, "HF_HOME", str(tmp_path))
     english, finnish = general_scorer([TEXT]), general_scorer([FINNISH])
     expected = []
@@ -118,12 +105,12 @@ def test_each_text_is_read_by_the_encoder_for_its_language(encoders_of_two_langu
     pipe = pipeline("label-scoring")
     for texts, size in ((MANY, 3), (iter(MANY), 1)):
         answers = list(pipe(texts, candidate_labels=LABELS, batch_size=size))
-        for answer, right in zip(scores_of(answers), scores_of(expected), strict=True):
-            assert answer == pytest.approx(right, abs=1e-5)
+        for answer, right in zip(answers, expected, strict=True):
+            assert scores(answer) == pytest.approx(scores(right), abs=1e-5)
     arguments = [word for label in LABELS for word in ("--label", label)]
     lines = run("score", *arguments, input="\n".join(MANY) + "\n").stdout.splitlines()
-    for answer, right in zip(scores_of(map(json.loads, lines)), scores_of(expected), strict=True):
-        assert answer == pytest.approx(right, abs=1e-5)
+    for answer, right in zip(map(json.loads, lines), expected, strict=True):
+        assert scores(answer) == pytest.approx(scores(right), abs=1e-5)
 
 
 def test_without_an_encoder_the_error_names_the_package_to_install(encoder):
@@ -157,10 +144,6 @@ def test_the_score_command_works_without_a_model(encoder, run, tmp_path):
     texts = tmp_path / "texts.txt"
     centred = run("score", "general", texts, "--background", texts, "-l", "milk", "-l", "password")
     assert json.loads(centred.stdout.splitlines()[0])["scores"] != rows[0]["scores"]
-    refused = run("score", tmp_path / "texts.txt", "--label", "milk", ends=1)
-    assert "hf-gile score general" in refused.output
-    refused = run("score", "general", tmp_path / "texts.txt", ends=2)
-    assert "the general scorer has no labels" in refused.output
 
 
 def test_term_weights_equal_the_measured_weights_and_those_on_the_card(monkeypatch):

@@ -1,12 +1,14 @@
 import json
 
 import pytest
+from answers import scores
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex
 from hf_gile.publishing import make_report
 
 pytestmark = pytest.mark.usefixtures("datasets_cache")
 
+COLUMNS = ["--text", "body", "--labels", "tags"]
 ROWS = [
     ("Breast milk lowers the risk of infection.", ["Milk, Human", "Infant"]),
     ("The failing heart pumps less blood.", ["Heart Failure", "Blood"]),
@@ -22,17 +24,12 @@ def table(tmp_path):
     return path
 
 
-@pytest.fixture
-def columns():
-    return ["--text", "body", "--labels", "tags"]
-
-
 def load(folder):
     return GileForSequenceClassification.from_pretrained(folder).eval(), GileProcessor.from_pretrained(folder)
 
 
-def test_evaluate_prints_the_report_of_the_library(run, saved_model, table, columns):
-    result = run("evaluate", saved_model, table, *columns, "--batch-size", 3, "--dataset", "made up")
+def test_evaluate_prints_the_report_of_the_library(run, saved_model, table):
+    result = run("evaluate", saved_model, table, *COLUMNS, "--batch-size", 3, "--dataset", "made up")
     report = make_report(*load(saved_model), [text for text, _ in ROWS], [gold for _, gold in ROWS], batch_size=3)
     printed = json.loads(result.stdout)
     assert printed["metrics"] == pytest.approx(report.metrics)
@@ -49,18 +46,18 @@ def test_evaluate_prints_the_report_of_the_library(run, saved_model, table, colu
     check_shown("average precision", "average_precision", None, "unseen_average_precision")  # a single label is seen
 
 
-def test_labels_missing_from_the_model_are_named_or_dropped(run, saved_model, table, columns):
+def test_labels_missing_from_the_model_are_named_or_dropped(run, saved_model, table):
     table.write_text(table.read_text() + json.dumps({"body": "Rats.", "tags": ["Rat", "Iron"]}) + "\n")
-    message = run("evaluate", saved_model, table, *columns, ends=1).stderr
+    message = run("evaluate", saved_model, table, *COLUMNS, ends=1).stderr
     assert f"{saved_model} does not know 1 label id in the documents, such as 'Rat': add them" in message
-    result = run("evaluate", saved_model, table, *columns, "--on-unknown-label", "drop")
+    result = run("evaluate", saved_model, table, *COLUMNS, "--on-unknown-label", "drop")
     assert json.loads(result.stdout)["documents"] == 5
     assert "such as 'Rat': they are dropped" in result.stderr
-    fitted = run("calibrate", saved_model, table, *columns, "--on-unknown-label", "drop")
+    fitted = run("calibrate", saved_model, table, *COLUMNS, "--on-unknown-label", "drop")
     assert json.loads(fitted.stdout)["documents"] == 5
     table.write_text(json.dumps({"body": "Rats.", "tags": ["Rat"]}) + "\n")
     for command in ("evaluate", "calibrate"):
-        message = run(command, saved_model, table, *columns, "--on-unknown-label", "drop", ends=1)
+        message = run(command, saved_model, table, *COLUMNS, "--on-unknown-label", "drop", ends=1)
         assert f"no document has a label of {saved_model}" in message.stderr
 
 
@@ -72,23 +69,23 @@ def test_labels_missing_from_the_model_are_named_or_dropped(run, saved_model, ta
         ("iron", " (the labels have 'Iron', which differs in case, spaces, zeros or entities only: write it so)"),
     ],
 )
-def test_unknown_ids_prompt_for_a_separator_or_another_form(run, saved_model, table, columns, ids, hint):
+def test_unknown_ids_prompt_for_a_separator_or_another_form(run, saved_model, table, ids, hint):
     table.write_text(json.dumps({"body": "Iron in blood.", "tags": ids}) + "\n")
-    message = run("evaluate", saved_model, table, *columns, ends=1).stderr
+    message = run("evaluate", saved_model, table, *COLUMNS, ends=1).stderr
     assert f"such as {ids!r}{hint}: add them (hf-gile labels import)" in message
 
 
-def test_a_table_mostly_without_texts_is_refused_with_the_flag_that_skips(run, saved_model, table, columns):
+def test_a_table_mostly_without_texts_is_refused_with_the_flag_that_skips(run, saved_model, table):
     table.write_text("".join(json.dumps({"body": text, "tags": "Iron"}) + "\n" for text in ["On iron.", *[""] * 30]))
-    message = run("evaluate", saved_model, table, *columns, ends=1).stderr
+    message = run("evaluate", saved_model, table, *COLUMNS, ends=1).stderr
     assert "30 of 31 rows would be left out" in message
     assert message.endswith("; fix them, or skip them with --on-error skip\n")
 
 
 @pytest.mark.parametrize(("command", "sign"), [("evaluate", " "), ("calibrate", ", ")])
-def test_known_labels_joined_in_a_cell_are_read(run, saved_model, table, columns, command, sign):
+def test_known_labels_joined_in_a_cell_are_read(run, saved_model, table, command, sign):
     table.write_text(json.dumps({"body": "Iron in blood.", "tags": f"Iron{sign}Blood"}) + "\n")
-    columns = [*columns, *(["--dry-run"] if command == "calibrate" else [])]
+    columns = [*COLUMNS, *(["--dry-run"] if command == "calibrate" else [])]
     result = run(command, saved_model, table, *columns)
     assert f"labels separated by {sign.strip() or ' '!r}, such as 'Iron | Blood' (--separator" in result.stderr
     flag = run(command, saved_model, table, *columns, "--separator", sign.strip() or "space")
@@ -108,11 +105,11 @@ def test_tables_of_excel_and_columns_of_zeros_and_ones_are_read(run, saved_model
     assert "no column 'body', only" in refused.stderr
 
 
-def test_calibration_is_stored_in_the_model_and_changes_its_probabilities(run, saved_model, table, columns):
+def test_calibration_is_stored_in_the_model_and_changes_its_probabilities(run, saved_model, table):
     table.write_text(table.read_text() * 20)
     run("index", saved_model, saved_model / "index")
     before = json.loads(run("score", saved_model, input="iron\n").stdout)
-    result = run("calibrate", saved_model, table, *columns)
+    result = run("calibrate", saved_model, table, *COLUMNS)
     figures = json.loads(result.stdout)
     assert figures["documents"] == 80
     assert "seen labels: calibration error" in result.stderr
@@ -121,7 +118,7 @@ def test_calibration_is_stored_in_the_model_and_changes_its_probabilities(run, s
     assert set(model.config.calibration) == {"seen", "unseen"}
     assert "unusual_documents" not in figures
     assert 0 < model.config.usual_score < 1
-    again = run("calibrate", saved_model, table, *columns, "--dry-run")
+    again = run("calibrate", saved_model, table, *COLUMNS, "--dry-run")
     assert again.stderr.endswith("\nnot written\n")
     assert load(saved_model)[0].config.usual_score == model.config.usual_score
     share = json.loads(again.stdout)["unusual_documents"]
@@ -130,17 +127,15 @@ def test_calibration_is_stored_in_the_model_and_changes_its_probabilities(run, s
     assert model.config.thresholds["seen"] == figures["seen_threshold"]
     assert LabelIndex.from_pretrained(saved_model / "index", model).label_set == model.label_set
     after = json.loads(run("score", saved_model, input="iron\n").stdout)
-    assert dict(zip(after["labels"], after["scores"], strict=True)) != pytest.approx(
-        dict(zip(before["labels"], before["scores"], strict=True))
-    )
+    assert scores(after) != pytest.approx(scores(before))
     stored = json.loads(run("score", saved_model, "--threshold", "stored", input="iron\n").stdout)
     thresholds = dict(zip(model.label_set.names, model.stored_labels.thresholds().tolist(), strict=True))
-    passing = [name for name, score in zip(after["labels"], after["scores"], strict=True) if score >= thresholds[name]]
+    passing = [name for name, score in scores(after).items() if score >= thresholds[name]]
     assert stored["labels"] == passing
 
 
-def test_absent_label_groups_are_not_mentioned(run, saved_model, table, columns):
-    result = run("calibrate", saved_model, table, *columns, "--common-thresholds")
+def test_absent_label_groups_are_not_mentioned(run, saved_model, table):
+    result = run("calibrate", saved_model, table, *COLUMNS, "--common-thresholds")
     assert "seen_threshold" in json.loads(result.stdout)
     assert "with another" not in result.stderr
     assert "may be unlike others: a calibration needs 100 or more" in result.stderr
@@ -151,53 +146,41 @@ def test_absent_label_groups_are_not_mentioned(run, saved_model, table, columns)
     assert result.stderr.endswith(f"\nwritten to {saved_model}\n")
 
 
-def test_calibrate_reports_that_the_card_is_outdated(run, saved_model, table, columns):
+def test_calibrate_reports_that_the_card_is_outdated(run, saved_model, table):
     pytest.importorskip("matplotlib")
     pytest.importorskip("sklearn")
     run("card", saved_model)
     warning = f"README.md and labels.csv are outdated by this change: hf-gile card {saved_model} writes a new card"
-    assert "this change" not in run("calibrate", saved_model, table, *columns, "--dry-run").stderr
-    assert run("calibrate", saved_model, table, *columns).stderr.endswith(f"\n{warning}\n")
-    run("evaluate", saved_model, table, *columns, "--output", saved_model / "results.json")
+    assert "this change" not in run("calibrate", saved_model, table, *COLUMNS, "--dry-run").stderr
+    assert run("calibrate", saved_model, table, *COLUMNS).stderr.endswith(f"\n{warning}\n")
+    run("evaluate", saved_model, table, *COLUMNS, "--output", saved_model / "results.json")
     figures = "; run hf-gile evaluate first for new results"
-    assert run("calibrate", saved_model, table, *columns).stderr.endswith(f"\n{warning}{figures}\n")
+    assert run("calibrate", saved_model, table, *COLUMNS).stderr.endswith(f"\n{warning}{figures}\n")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "ends", "message"),
-    [
-        (["evaluate", "model", "rows.jsonl"], 1, "no column 'text', only body, tags; name the column with --text"),
-        (["evaluate", "model", "rows.jsonl", "--output", "model"], 2, "'model' is a directory"),
-        (["calibrate", "user/model", "rows.jsonl"], 1, "to calibrate a model on the Hub, download a copy"),
-        (["calibrate", "model", "rows.jsonl", "--method", "magic", "--text", "body", "--labels", "tags"], 1, "'magic'"),
-    ],
-)
-def test_errors_are_reported_without_a_traceback(run, saved_model, table, monkeypatch, arguments, ends, message):
-    monkeypatch.chdir(saved_model.parent)
-    result = run(*arguments, ends=ends)
-    assert message in result.stderr
-    assert "Traceback" not in result.stderr
-
-
-@pytest.fixture
-def one_label_model(saved_model):
-    """Returns the folder of a single-label model."""
+def test_a_single_label_model_is_measured_by_accuracy(run, saved_model, table):
     model, _ = load(saved_model)
     model.config.problem_type = "single_label_classification"
     model.save_pretrained(saved_model)
-    return saved_model
-
-
-def test_a_single_label_model_is_measured_by_accuracy(run, one_label_model, table, columns):
     table.write_text("".join(json.dumps({"body": text, "tags": gold[:1]}) + "\n" for text, gold in ROWS))
-    result = run("evaluate", one_label_model, table, *columns)
+    result = run("evaluate", saved_model, table, *COLUMNS)
     accuracy = json.loads(result.stdout)["metrics"]["accuracy"]
     rows = [line.split("  ")[0] for line in result.stderr.splitlines()]
     assert rows[2:5] == ["percent", "accuracy", "macro-F1"]
     assert f"{100 * accuracy:.2f}" in result.stderr.splitlines()[3]
     assert "micro-F1" not in rows
-    fitted = run("calibrate", one_label_model, table, *columns)
+    fitted = run("calibrate", saved_model, table, *COLUMNS)
     assert json.loads(fitted.stdout)["accuracy_before"] >= accuracy  # with fewer candidates: those of these documents
     assert "\naccuracy  " in fitted.stderr
     assert "threshold" not in fitted.stdout + fitted.stderr
-    assert load(one_label_model)[0].config.calibration["seen"]["method"] == "platt"
+    assert load(saved_model)[0].config.calibration["seen"]["method"] == "platt"
+
+
+def test_a_collection_is_audited_into_a_folder(run, saved_model, table, tmp_path):
+    flags = ["--id", "body", "--most", 2, "--compare", table, "--json"]
+    result = run("audit", saved_model, table, *COLUMNS, *flags, "--output", tmp_path / "audit")
+    assert json.loads(result.stdout) == {"wrong": 2, "missing": 2, "documents": 2}
+    assert "2 least probable assigned labels, 2 most probable missing labels, in" in result.stderr
+    names = {"wrong.csv", "missing.csv", "documents.csv", "drift.csv", "label_studio.json", "label_studio.xml"}
+    assert {path.name for path in (tmp_path / "audit").iterdir()} == names
+    assert any(text in (tmp_path / "audit" / "documents.csv").read_text() for text, _ in ROWS)

@@ -6,12 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hf_gile import (
-    GileForSequenceClassification,
-    GileProcessor,
-    LabelScoringPipeline,
-    LabelSet,
-)
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelScoringPipeline
 
 TEXTS = ["Rats were fed.", "", "Breast milk for infants.", "The failing heart pumps less blood."]
 
@@ -31,11 +26,6 @@ def check(rows, answers):
     assert [row["scores"] for row in rows] == [pytest.approx(answer["scores"], rel=1e-5) for answer in answers]
 
 
-def write_jsonl(path, rows):
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-    return path
-
-
 def test_each_line_of_a_text_file_is_scored_as_by_the_pipeline(run, saved_model, pipe, tmp_path):
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
     result = run("score", saved_model, tmp_path / "texts.txt", "--batch-size", 3)
@@ -47,20 +37,27 @@ def test_each_line_of_a_text_file_is_scored_as_by_the_pipeline(run, saved_model,
     assert result.stderr == note
 
 
-def test_flags_choose_the_labels_and_their_number(run, saved_model, pipe):
-    names = ["Milk, Human", "Rats", "Iron"]
-    flags = [part for name in names for part in ("--label", name)]
-    rows = lines(run("score", saved_model, *flags, "--top-k", 2, input="Rats were fed.\n"))
-    check(rows, [pipe("Rats were fed.", names, top_k=2)])
-    assert len(rows[0]["labels"]) == 2
+NAMED = ["--label", "Milk, Human", "--label", "Rats", "--label", "Iron", "--top-k", 2]
+TABLE = ["--label-file", "terms.csv", "--label-id", "code", "--label-name", "term", "--label-description", "about"]
+FLAGS = {
+    "names": (NAMED, {"candidate_labels": ["Milk, Human", "Rats", "Iron"], "top_k": 2}),
+    "table": (TABLE, {"candidate_labels": {"Rats": "rats were fed", "Milk": ""}}),
+    "index": (["--index", "index"], {"candidate_labels": {"Rats": "rats were fed", "Milk": ""}}),
+    "softmax": (["--one-label"], {"multi_label": False}),
+    "long texts": (["--long-texts", "max"], {"long_texts": "max", "top_k": 10}),
+}
 
 
-def test_long_texts_are_read_in_full(run, saved_model, pipe):
+@pytest.mark.parametrize(("flags", "options"), FLAGS.values(), ids=FLAGS)
+def test_flags_are_options_of_the_pipeline(run, saved_model, pipe, tmp_path, monkeypatch, flags, options):
+    monkeypatch.chdir(tmp_path)
+    Path("terms.csv").write_text("code,term,about\nx1,Rats,rats were fed\nx2,Milk,\n")
+    built = run("index", saved_model, "index", *TABLE, "--dtype", "float32")
+    assert "2 labels, 13 float32 numbers each" in built.stderr
     text = "Iron. " * 400 + "Breast milk for infants."
-    (row,) = lines(run("score", saved_model, "--long-texts", "max", input=text))
-    check([row], [pipe(text, top_k=10, long_texts="max")])
-    (cut,) = lines(run("score", saved_model, input=text))
-    assert cut["scores"] != row["scores"]
+    rows = lines(run("score", saved_model, *flags, input=text))
+    check(rows, [pipe(text, **options)])
+    assert rows != lines(run("score", saved_model, input=text))
 
 
 def test_evidence_is_how_far_a_probability_falls_without_a_word(run, saved_model, pipe):
@@ -110,22 +107,6 @@ def test_labels_without_known_words_are_reported(run, saved_model, tmp_path):
         "the model knows no word of 4 labels: 'Zebrafish', 'Quantum', 'Quark' and 1 more; all such labels "
         "get the same score, so rename or describe them in other words\n"
     )
-    for row in lines(result):
-        scores = dict(zip(row["labels"], row["scores"], strict=True))
-        assert scores["Zebrafish"] == scores["Quantum"] == scores["Quark"] == scores["Lepton"] != scores["Milk"]
-
-
-def test_a_softmax_chooses_a_single_label(run, saved_model, pipe):
-    rows = lines(run("score", saved_model, "--one-label", input=TEXTS[0]))
-    check(rows, [pipe(TEXTS[0], multi_label=False)])
-    assert sum(rows[0]["scores"]) == pytest.approx(1, rel=1e-4)
-
-
-def test_names_and_descriptions_come_from_label_file_columns(run, saved_model, pipe, tmp_path):
-    (tmp_path / "terms.csv").write_text("code,term,about\nx1,Rats,rats were fed\nx2,Milk,\n")
-    columns = ["--label-id", "code", "--label-name", "term", "--label-description", "about"]
-    rows = lines(run("score", saved_model, "--label-file", tmp_path / "terms.csv", *columns, input=TEXTS[0]))
-    check(rows, [pipe(TEXTS[0], {"Rats": "rats were fed", "Milk": ""})])
 
 
 def test_text_columns_of_a_table_are_joined(run, saved_model, pipe, tmp_path):
@@ -149,8 +130,8 @@ def test_standard_input_may_be_json_lines_or_csv(run, saved_model):
 
 
 def test_an_invalid_line_is_reported_after_earlier_rows_are_written(run, saved_model, tmp_path):
-    path = write_jsonl(tmp_path / "texts.jsonl", [{"text": text} for text in TEXTS])
-    path.write_text(path.read_text() + '{"text": [5]}\n{"text": "more"}\n')
+    path = tmp_path / "texts.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*TEXTS, [5], "more"]))
     result = run("score", saved_model, path, "--batch-size", 3, ends=1)
     assert [row["text"] for row in lines(result)] == TEXTS
     assert result.stderr == (
@@ -164,45 +145,6 @@ def test_invalid_lines_can_be_skipped_and_are_counted(run, saved_model, tmp_path
     assert [row["text"] for row in lines(result)] == ["a", "c"]
     assert "3 malformed lines left out: " in result.stderr
     assert "line 4: no column 'text', only txt; did you mean 'txt'?" in result.stderr
-
-
-def test_an_index_can_replace_the_label_set(run, saved_model, pipe, tmp_path):
-    (tmp_path / "labels.csv").write_text("id,name\n1,Rats\n2,Milk\n3,Heart\n")
-    built = run("index", saved_model, tmp_path / "index", "--label-file", tmp_path / "labels.csv", "--dtype", "float32")
-    assert "3 labels, 13 float32 numbers each" in built.stderr
-    rows = lines(run("score", saved_model, "--index", tmp_path / "index", input=TEXTS[0]))
-    check(rows, [pipe(TEXTS[0], LabelSet.from_names(["Rats", "Milk", "Heart"]))])
-
-
-@pytest.mark.parametrize(
-    ("flags", "ends", "message"),
-    [
-        (["--threshold", "much"], 2, "must be a number or stored, got 'much'"),
-        (["--format", "pdf"], 2, "'pdf' is not one of 'text', 'jsonl', 'csv'"),
-        (["--label", "a", "--index", "b"], 2, "pass only one of --label, --label-file and --index"),
-        (["--label-file", "absent.csv"], 1, "nothing matches absent.csv"),
-        (["absent.txt"], 1, "no file at absent.txt"),
-        (["--device", "gpu"], 1, "this machine has no device 'gpu': "),
-    ],
-)
-def test_errors_are_reported_without_a_traceback(run, saved_model, flags, ends, message):
-    result = run("score", saved_model, *flags, input="a\n", ends=ends)
-    assert message in result.stderr
-    assert "Traceback" not in result.stderr
-    assert result.stdout == ""
-
-
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        ("absent", "no folder absent (in "),
-        ("runs/absent/model", "models on the Hub are named user/name"),
-        (".", "is not a saved model: it has no config.json"),
-    ],
-)
-def test_a_missing_model_is_named(run, model, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert message in run("score", model, input="a\n", ends=1).stderr
 
 
 @pytest.mark.parametrize("model", ["runs/first", "runs/first/auto/modell"])

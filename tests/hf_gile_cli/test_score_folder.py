@@ -10,18 +10,13 @@ import pytest
 TEXTS = ["Rats were fed.", "", "Breast milk for infants.", "The failing heart pumps less blood."]
 
 
-@pytest.fixture
-def notes(tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text("\n".join(TEXTS) + "\n")
-    return path
-
-
 def status(run, output):
     return json.loads(run("score", "--output", output, "--status").stdout)
 
 
-def test_scoring_into_a_folder_gives_the_same_rows_as_standard_output(run, saved_model, notes, tmp_path):
+def test_scoring_into_a_folder_gives_the_same_rows_as_standard_output(run, saved_model, tmp_path):
+    notes = tmp_path / "notes.txt"
+    notes.write_text("\n".join(TEXTS) + "\n")
     lines = run("score", saved_model, notes, "--top-k", 3).stdout.splitlines()
     output = tmp_path / "scored"
     result = run("score", saved_model, notes, "--top-k", 3, "--output", output, "--workers", 1, "--part-size", 0.0001)
@@ -73,21 +68,6 @@ def test_the_shard_comes_from_slurm_or_torchrun_variables(run, saved_model, tmp_
     assert status(run, tmp_path / "scored")["done"] == 1
     (part,) = (tmp_path / "scored" / "parts").iterdir()
     assert pq.read_table(part)["text"].to_pylist() == ["Rats were fed 2 times."]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["model", "notes.txt", "-", "--output", "out"], "needs files as input, not standard input"),
-        (["model", "notes.txt", "--output", "out", "--evidence"], "cannot be combined with --output"),
-        (["model", "notes.txt", "--output", "out", "--shortlist", "5"], "cannot be combined with --output"),
-        (["model", "notes.txt", "--output", "out", "--shard", "2/2"], "must be I/N with I from 0 to N-1"),
-        (["--status"], "pass the folder of the run as --output FOLDER"),
-        (["--output", "out", "--merge", "all.csv"], "writes Parquet: name the file .parquet, not all.csv"),
-    ],
-)
-def test_incompatible_options_are_usage_errors(run, words, message):
-    assert message in run("score", *words, ends=2).stderr
 
 
 @pytest.mark.slow

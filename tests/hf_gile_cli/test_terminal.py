@@ -12,13 +12,6 @@ HOSTILE = "a\x1b[31m\x07b\r\x7f\x9b2J\u202ec\u2028d"
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e]")
 
 
-@pytest.fixture
-def hostile(tmp_path):
-    file = tmp_path / "labels.jsonl"
-    LabelSet([Label(HOSTILE, HOSTILE, HOSTILE), Label("other", "Other")]).save(file)
-    return file
-
-
 @pytest.mark.parametrize(
     ("command", "ends"),
     [
@@ -29,8 +22,10 @@ def hostile(tmp_path):
         (["import", "FILE", HOSTILE], 1),
     ],
 )
-def test_control_characters_in_labels_are_escaped(run, hostile, command, ends):
-    result = run("labels", *(hostile if word == "FILE" else word for word in command), ends=ends)
+def test_control_characters_in_labels_are_escaped(run, tmp_path, command, ends):
+    file = tmp_path / "labels.jsonl"
+    LabelSet([Label(HOSTILE, HOSTILE, HOSTILE), Label("other", "Other")]).save(file)
+    result = run("labels", *(file if word == "FILE" else word for word in command), ends=ends)
     assert not OBEYED.search(result.stdout + result.stderr)
     assert "\\u001b" in result.stdout + result.stderr or "\\x1b" in result.stderr
 

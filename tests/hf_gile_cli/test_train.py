@@ -43,76 +43,36 @@ def test_the_help_of_train_starts_with_what_most_runs_need(run):
     assert len(flags) == len({*flags, *names}) - len(names) > 30
 
 
-@pytest.mark.parametrize(
-    ("arguments", "ends", "message"),
-    [
-        (["--recipe", "bio"], 2, "must be one of table, bioasq, dw, xmc, units, got 'bio'"),
-        (["--label", "tags"], 2, "error: --label: unknown flag; did you mean --labels?; --help shows the flags"),
-        ([], 2, "error: no training documents: pass --train_files"),
-        (["--train-files", "absent.csv"], 2, "error: train_files: nothing matches absent.csv"),
-    ],
-)
-def test_errors_are_reported_without_a_traceback(run, tmp_path, monkeypatch, arguments, ends, message):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "__init__.py").write_text("")
-    result = run("train", *arguments, ends=ends)
-    assert message in result.stderr
-    assert "Traceback" not in result.stderr
-
-
-def test_a_model_trained_on_a_user_table_scores_texts(run, tmp_path, monkeypatch, capfd):
+def write_notes(most):
+    """Writes notes.csv and held-back.csv, with up to so many labels a document; returns the flags to train."""
     draw = random.Random(0)
-    with (tmp_path / "notes.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["text", "tags"])
-        for _ in range(200):
-            gold = draw.choice(list(WORDS))
-            writer.writerow([" ".join(draw.choices(WORDS[gold].split(), k=7)), gold])
-    steps = ["--lexical", "false", "--num_train_epochs", "3", "--per_device_train_batch_size", "5", "--use_cpu"]
-    arguments = ["--train_files", "notes.csv", "--labels", "tags", *steps, "--text_encoder", "words"]
-    arguments += ["--output_dir", "runs/notes", "--no_baselines"]
-    secret = ["--hub-token", "and-enter"]
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    result = run("train", *arguments, *secret)
-    written = [path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()]
-    for content in [*written, result.output.encode(), *map(str.encode, capfd.readouterr())]:
-        assert b"and-enter" not in content
-    scored = run("score", tmp_path / "runs/notes/auto/model", input="cardiac ventricle\nferritin\n")
-    assert [json.loads(line)["labels"][0] for line in scored.stdout.splitlines()] == ["heart", "iron"]
+    for name, number in {"notes": 230, "held-back": 61}.items():
+        with Path(f"{name}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["text", "tags"])
+            for _ in range(number):
+                gold = draw.sample(list(WORDS), draw.randint(1, most))
+                words = " ".join(WORDS[draw.choice([*gold, *gold, "milk"])] for _ in range(3)).split()
+                writer.writerow([" ".join(draw.choices(words, k=5)), ";".join(gold)])
+    steps = ["--lexical", "false", "--num_train_epochs", "4", "--per_device_train_batch_size", "16", "--use_cpu"]
+    tables = ["--train_files", "notes.csv", "--test_files", "held-back.csv", "--labels", "tags"]
+    tables += ["--separator", ";"] if most > 1 else []
+    return [*tables, *steps, "--text_encoder", "words", "--no_baselines", "--output_dir", "out"]
 
 
-@pytest.fixture
-def notes(tmp_path, monkeypatch):
-    """Writes notes.csv and held-back.csv, with as many labels a document as requested; returns the flags to train."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-
-    def write(most):
-        draw = random.Random(0)
-        for name, number in {"notes": 230, "held-back": 61}.items():
-            with Path(f"{name}.csv").open("w", newline="") as file:
-                writer = csv.writer(file)
-                writer.writerow(["text", "tags"])
-                for _ in range(number):
-                    gold = draw.sample(list(WORDS), draw.randint(1, most))
-                    words = " ".join(WORDS[draw.choice([*gold, *gold, "milk"])] for _ in range(3)).split()
-                    writer.writerow([" ".join(draw.choices(words, k=5)), ";".join(gold)])
-        steps = ["--lexical", "false", "--num_train_epochs", "4", "--per_device_train_batch_size", "16", "--use_cpu"]
-        tables = ["--train_files", "notes.csv", "--test_files", "held-back.csv", "--labels", "tags"]
-        tables += ["--separator", ";"] if most > 1 else []
-        return [*tables, *steps, "--text_encoder", "words", "--no_baselines", "--output_dir", "out"]
-
-    return write
-
-
+@pytest.mark.usefixtures("datasets_cache")
 @pytest.mark.parametrize(
     ("most", "flags"),
-    [(2, ["--calibration", "platt"]), (1, [])],
+    [(2, ["--calibration", "platt"]), (1, ["--hub-token", "and-enter"])],
     ids=["several labels", "one label"],
 )
-def test_table_results_card_and_answers_are_the_same_numbers(run, notes, most, flags):
-    shown = run("train", *notes(most), *flags).stdout
+def test_table_results_card_and_answers_are_the_same_numbers(run, tmp_path, monkeypatch, capfd, most, flags):
+    monkeypatch.chdir(tmp_path)
+    trained = run("train", *write_notes(most), *flags)
+    written = [path.read_bytes() for path in Path("out").rglob("*") if path.is_file()]
+    for content in [*written, trained.output.encode(), *map(str.encode, capfd.readouterr())]:
+        assert b"and-enter" not in content
+    shown = trained.stdout
     headings, row = re.search(r"^ +((?:AvgPr|Acc).*)\n(auto.*)$", shown, re.MULTILINE).groups()
     printed = dict(zip(headings.split(), row.split()[1:], strict=True))
     result = json.loads(Path("out/results.json").read_text())["auto"]["test"]
@@ -137,6 +97,8 @@ def test_table_results_card_and_answers_are_the_same_numbers(run, notes, most, f
         rows = list(csv.DictReader(file))
     loaded = {"model": GileForSequenceClassification.from_pretrained(model)}
     pipe = LabelScoringPipeline(**loaded, processor=GileProcessor.from_pretrained(model))
+    scored = run("score", model, input="cardiac ventricle\nferritin\n").stdout.splitlines()
+    assert [json.loads(line)["labels"][0] for line in scored] == ["heart", "iron"]
     answers = [set(answer["labels"]) for answer in pipe([row["text"] for row in rows], threshold="stored")]
     gold = [set(row["tags"].split(";")) for row in rows]
     hits = sum(len(found & wanted) for found, wanted in zip(answers, gold, strict=True))

@@ -40,13 +40,9 @@ def plant(tmp_path):
 
 
 @pytest.fixture
-def saved_over_encoder(tmp_path, save_text_encoder, label_set):
-    encoder = save_text_encoder()
-    model = model_from_text_encoder(encoder, num_labels=5, joint_size=3).eval()
-    processor = processor_from_text_encoder(encoder, model.config)
-    model.set_labels(label_set, processor)
-    model.save_pretrained(tmp_path / "over")
-    processor.save_pretrained(tmp_path / "over")
+def saved_over_encoder(tmp_path, make_over_encoder):
+    for part in make_over_encoder():
+        part.save_pretrained(tmp_path / "over")
     return tmp_path / "over"
 
 
@@ -157,10 +153,18 @@ def test_a_model_folder_may_name_an_attention_of_torch(saved_over_encoder, no_ke
     assert model.config._attn_implementation == "sdpa"
 
 
-def test_adapters_of_a_model_folder_load_no_other_model(saved_over_encoder, tmp_path):
-    (saved_over_encoder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(tmp_path)}))
-    with pytest.raises(ValueError, match=r"contains adapters of another model: merge them into its weights"):
-        AutoModelForSequenceClassification.from_pretrained(saved_over_encoder, trust_remote_code=False)
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("model.safetensors.index.json", {"weight_map": {"a": "../private.safetensors"}}, "outside its folder"),
+        ("model.safetensors.index.json", {"weight_map": ["a"]}, "does not list weight files"),
+        ("adapter_config.json", {"base_model_name_or_path": "../private"}, "adapters of another model: merge them"),
+    ],
+)
+def test_weights_outside_the_folder_are_refused(run, saved_model, tmp_path, name, content, says):
+    (saved_model / "model.safetensors").rename(tmp_path / "private.safetensors")
+    (saved_model / name).write_text(json.dumps(content))
+    assert says in run("score", saved_model, input="iron\n", ends=1).stderr
 
 
 def test_a_processor_folder_names_nothing_to_download(saved_over_encoder, monkeypatch):

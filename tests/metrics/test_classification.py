@@ -1,26 +1,12 @@
 import numpy as np
 import pytest
 import torch
+from batches import batch, sparse
 from sklearn.metrics import accuracy_score, f1_score
 
 from hf_gile.metrics import F1Metrics
 
 AVERAGES = {"micro_f1": "micro", "macro_f1": "macro", "example_f1": "samples"}
-FEW = np.array([-3.0, -0.0, 0.0, 0.5, 4.0])
-
-
-def batch(seed, documents=23, num_labels=17, gold_share=0.3):
-    random = np.random.default_rng(seed)
-    shape = (documents, num_labels)
-    return random.choice(FEW, shape), random.random(shape) < gold_share
-
-
-def sparse(gold):
-    width = int(gold.sum(axis=1).max()) + 2
-    columns = np.full((len(gold), width), -100)
-    for row, chosen in zip(columns, gold, strict=True):
-        row[width - chosen.sum() :] = chosen.nonzero()[0][::-1]
-    return columns
 
 
 def sklearn_f1(scores, gold, threshold=0.5):

@@ -3,8 +3,8 @@ import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
+from two_languages import TEXTS, make_bilingual
 
-from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
 from hf_gile.label_index import LabelIndex
 from hf_gile.metrics import LabelMetrics, evaluate_index
 from hf_gile.training import GileDataCollator, LabelSampler, ThresholdTuner, encode_dataset
@@ -26,20 +26,6 @@ ROWS = {
 SEEN = [True, True, False, True, False]
 
 
-def by_trainer(model, dataset, collator, compute_metrics, folder):
-    arguments = TrainingArguments(
-        str(folder),
-        per_device_eval_batch_size=3,
-        batch_eval_metrics=True,
-        remove_unused_columns=False,
-        use_cpu=True,
-        report_to="none",
-        disable_tqdm=True,
-    )
-    trainer = Trainer(model, arguments, data_collator=collator, eval_dataset=dataset, compute_metrics=compute_metrics)
-    return {name.removeprefix("eval_"): value for name, value in trainer.evaluate().items()}
-
-
 def batches_of(dataset, processor, size=3):
     return DataLoader(dataset, size, collate_fn=GileDataCollator(processor, LabelSampler(5, num_negatives=2)))
 
@@ -58,7 +44,16 @@ def test_evaluate_index_gives_the_same_metrics_as_the_trainer(
     def compute_metrics(batch, compute_result=True):
         return {**metrics(batch, compute_result), **tuner(batch, compute_result)}
 
-    expected = by_trainer(model, dataset, GileDataCollator(processor), compute_metrics, tmp_path)
+    options = {"batch_eval_metrics": True, "remove_unused_columns": False, "use_cpu": True}
+    options |= {"report_to": "none", "disable_tqdm": True, "per_device_eval_batch_size": 3}
+    trainer = Trainer(
+        model,
+        TrainingArguments(str(tmp_path), **options),
+        data_collator=GileDataCollator(processor),
+        eval_dataset=dataset,
+        compute_metrics=compute_metrics,
+    )
+    expected = {name.removeprefix("eval_"): value for name, value in trainer.evaluate().items()}
     index = LabelIndex.build(model)
     model.train()
     results = evaluate_index(index, model, batches_of(dataset, processor), [metrics, tuner], max_scores=max_scores)
@@ -78,48 +73,36 @@ def test_labels_that_the_model_does_not_store_can_be_evaluated(make_model, label
     assert results == pytest.approx(expected, rel=1e-6)
 
 
-def test_an_index_of_other_weights_and_empty_data_are_refused(make_model):
-    model, _ = make_model()
-    index = LabelIndex.build(model)
-    with pytest.raises(ValueError, match="at least one document"):
-        evaluate_index(index, model, [], LabelMetrics(5))
-    with torch.no_grad():
-        model.gile.get_input_embeddings().weight += 1
-    with pytest.raises(ValueError, match="computed by another model"):
-        evaluate_index(index, model, [], LabelMetrics(5))
+REFUSED = [
+    (lambda batch: [], "at least one document"),
+    (lambda batch: [batch | {"labels": torch.ones(7, 3)}], "multi-hot labels must have 5 columns"),
+    (lambda batch: [batch | {"excluded_columns": torch.tensor([[0]])}], r"must be label indices below 5, \(7, E\)"),
+]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda batch: batch.update(labels=torch.ones(7, 3)), "multi-hot labels must have 5 columns"),
-        (lambda batch: batch.update(excluded_columns=torch.tensor([[0]])), r"must be label indices below 5, \(7, E\)"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), REFUSED)
 def test_invalid_batches_are_refused(make_model, label_set, change, message):
     model, processor = make_model()
     dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set, excluded="excluded")
-    batch = GileDataCollator(processor)(list(dataset))
-    change(batch)
+    batches = change({**GileDataCollator(processor)(list(dataset))})
+    index = LabelIndex.build(model)
     with pytest.raises(ValueError, match=message):
-        evaluate_index(LabelIndex.build(model), model, [batch], LabelMetrics(5))
+        evaluate_index(index, model, batches, LabelMetrics(5))
+    with torch.no_grad():
+        model.gile.get_input_embeddings().weight += 1
+    with pytest.raises(ValueError, match="computed by another model"):
+        evaluate_index(index, model, batches, LabelMetrics(5))
 
 
 def test_documents_are_scored_by_an_index_of_their_language():
-    texts = {"english": "the gift of milk", "german": "das gift der schlange"}
-    label_set = LabelSet(Label(f"{language}:gift", "gift", language=language) for language in texts)
-    tokenizer = build_tokenizer({language: [text] for language, text in texts.items()}, min_count=1)
-    config = GileConfig(vocab_size=len(tokenizer), languages=list(texts), num_labels=2)
-    processor = GileProcessor.for_config(tokenizer, config)
-    model = GileForSequenceClassification(config).eval()
-    model.set_labels(label_set, processor)
+    model, processor = make_bilingual()
     index = LabelIndex.build(model, language="german")
     batches = {}
-    for language, text in texts.items():
-        rows = Dataset.from_dict({"text": [text], "labels": [["german:gift"]]})
+    for language, texts in TEXTS.items():
+        rows = Dataset.from_dict({"text": texts[:1], "labels": [["german:gift"]]})
         encoded = encode_dataset(rows, processor, index.label_set, language=language)
         batches[language] = [GileDataCollator(processor)(list(encoded))]
-    results = evaluate_index(index, model, batches["german"], LabelMetrics(1))
+    results = evaluate_index(index, model, batches["german"], LabelMetrics(2))
     assert results["documents"] == 1
     with pytest.raises(ValueError, match="scores documents in german, but a batch has other languages"):
-        evaluate_index(index, model, batches["english"], LabelMetrics(1))
+        evaluate_index(index, model, batches["english"], LabelMetrics(2))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hf_gile.metrics import LabelMetrics
+from hf_gile.metrics import LabelMetrics, propensities
 
 SCORES = torch.zeros(2, 5)
 LABELS = torch.tensor([[0, 3, -100], [1, -100, -100]])
@@ -34,35 +34,22 @@ def test_invalid_batches_are_refused(scores, labels, message):
         metrics.compute()
 
 
-MASKS = {
-    "too short": (np.ones(3, bool), r"shape \(5,\), got bool of shape \(3,\); pass True or False"),
-    "column numbers": (np.arange(5), r"bool mask of shape \(5,\), got int64 of shape \(5,\)"),
-    "no label": (torch.zeros(5, dtype=torch.bool), "at least one of the 5 labels, got none"),
+PROPENSITIES = "propensities must be above 0 and up to 1 for each of the 5 labels"
+OPTIONS = {
+    "short mask": ({"seen": np.ones(3, bool)}, r"shape \(5,\), got bool of shape \(3,\); pass True or False"),
+    "mask of columns": ({"seen": np.arange(5)}, r"bool mask of shape \(5,\), got int64 of shape \(5,\)"),
+    "empty mask": ({"seen": torch.zeros(5, dtype=torch.bool)}, "at least one of the 5 labels, got none"),
+    "large threshold": ({"threshold": 1.5}, r"probability in 0\.\.1, got 1.5; pass sigmoid"),
+    "few thresholds": ({"threshold": torch.full((3,), 0.5)}, r"each of the 5 labels, got shape \(3,\)"),
+    "propensity of zero": ({"propensities": [0.5, 0.5, 0.5, 0.5, 0.0]}, PROPENSITIES),
+    "few propensities": ({"propensities": [0.5]}, PROPENSITIES),
 }
 
 
-@pytest.mark.parametrize(("mask", "message"), MASKS.values(), ids=MASKS)
-def test_invalid_masks_are_refused(mask, message):
+@pytest.mark.parametrize(("options", "message"), OPTIONS.values(), ids=OPTIONS)
+def test_invalid_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        LabelMetrics(5, seen=mask)
-
-
-@pytest.mark.parametrize(
-    ("threshold", "message"),
-    [
-        (1.5, r"probability in 0\.\.1, got 1.5; pass sigmoid"),
-        (torch.full((3,), 0.5), r"each of the 5 labels, got shape \(3,\)"),
-    ],
-)
-def test_invalid_thresholds_are_refused(threshold, message):
-    with pytest.raises(ValueError, match=message):
-        LabelMetrics(5, threshold=threshold)
-
-
-def test_invalid_propensities_are_refused():
-    for propensities in ([0.5, 0.5, 0.5, 0.5, 0.0], [0.5]):
-        with pytest.raises(ValueError, match="propensities must be above 0 and up to 1 for each of the 5 labels"):
-            LabelMetrics(5, propensities=propensities)
+        LabelMetrics(5, **options)
 
 
 def test_several_label_inputs_are_refused():
@@ -76,3 +63,16 @@ def test_an_empty_batch_counts_no_documents():
     metrics.update(SCORES[:0], LABELS[:0])
     with pytest.raises(ValueError, match="at least one document, got none"):
         metrics.compute()
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ([1, -2], r"counts must be a number of at least 0 for each label, got \[1, -2\]"),
+        ([[1, 2]], r"counts must be a number of at least 0 for each label, got \[\[1, 2\]\]"),
+        ([1, 101], "a label has 101 training documents, but num_documents is 100"),
+    ],
+)
+def test_invalid_counts_are_refused(counts, message):
+    with pytest.raises(ValueError, match=message):
+        propensities(counts, num_documents=100)

@@ -1,33 +1,14 @@
 import numpy as np
 import pytest
 import torch
+from batches import batch, sparse
 from sklearn.metrics import (
     coverage_error,
     label_ranking_average_precision_score,
     label_ranking_loss,
 )
 
-from hf_gile.metrics import RankingMetrics, ranking_metrics
-
-MEANS = ("average_precision", "ranking_loss", "one_error", "coverage")
-FEW = np.array([-np.inf, -1.0, -0.0, 0.0, 0.5, np.inf])
-
-
-def batch(seed, documents=23, num_labels=17, ties=True, gold_share=0.3):
-    random = np.random.default_rng(seed)
-    shape = (documents, num_labels)
-    scores = random.choice(FEW[1:-1], shape) if ties else random.normal(size=shape)
-    return scores, random.random(shape) < gold_share
-
-
-def sparse(gold, seed=0):
-    """Returns shuffled columns with padding at random positions."""
-    random = np.random.default_rng(seed)
-    width = int(gold.sum(axis=1).max()) + 3
-    columns = np.full((len(gold), width), -100)
-    for row, chosen in zip(columns, gold, strict=True):
-        row[random.permutation(width)[: chosen.sum()]] = random.permutation(chosen.nonzero()[0])
-    return columns
+from hf_gile.metrics import RankingMetrics, propensities, ranking_metrics
 
 
 def literal_one_error(scores, gold):
@@ -74,16 +55,6 @@ def test_sparse_and_multi_hot_gold_labels_give_the_same_metrics():
         assert all(result == pytest.approx(results[0], abs=1e-12) for result in results)
 
 
-def test_a_tie_counts_against_the_model():
-    result = ranking_metrics(torch.zeros(1, 5), torch.tensor([[2]]))
-    assert {name: result[name].item() for name in MEANS} == {
-        "average_precision": 0.2,
-        "ranking_loss": 1.0,
-        "one_error": 1.0,
-        "coverage": 5.0,
-    }
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_scores_keep_their_ties(dtype):
     scores, gold = batch(seed=3, ties=False)
@@ -103,16 +74,6 @@ def test_labels_with_a_score_of_minus_infinity_are_excluded():
         torch.testing.assert_close(left_out[name], values)
 
 
-def test_documents_without_gold_are_skipped_and_counted():
-    scores = torch.tensor([[1.0, 0.0, 2.0], [0.0, 1.0, 2.0]])
-    labels = torch.tensor([[-100, -100], [-100, 2]])
-    result = ranking_metrics(scores, labels)
-    assert result["counted"].tolist() == [False, True]
-    assert all(result[name][0].isnan() for name in MEANS)
-    means = streamed(scores, labels, num_labels=3)
-    assert (means["average_precision"], means["documents"], means["skipped"]) == (1, 1, 1)
-
-
 def literal_at_k(scores, gold, k):
     """Computes metrics from sorted labels; gold labels rank last among equal scores."""
     precision, recall, ndcg = [], [], []
@@ -124,19 +85,6 @@ def literal_at_k(scores, gold, k):
         recall.append(len(hits) / chosen.sum())
         ndcg.append(sum(1 / np.log2(rank + 2) for rank in hits) / ideal)
     return {f"precision_at_{k}": np.mean(precision), f"recall_at_{k}": np.mean(recall), f"ndcg_at_{k}": np.mean(ndcg)}
-
-
-@pytest.mark.parametrize(("ties", "gold_share"), [(True, 0.03), (False, 0.3), (True, 0.95)])
-def test_metrics_at_k_equal_those_of_the_sorted_labels(ties, gold_share):
-    for seed in range(4):
-        scores, gold = batch(seed, ties=ties, gold_share=gold_share)
-        if seed % 2:
-            scores[np.random.default_rng(seed).random(scores.shape) < 0.2] = -np.inf
-        result = streamed(scores, gold, top_k=(1, 3, 23))
-        some = gold.any(axis=1)
-        for k in (1, 3, 23):
-            expected = literal_at_k(scores[some], gold[some], k)
-            assert {name: result[name] for name in expected} == pytest.approx(expected, abs=1e-12)
 
 
 PROPENSITIES = np.random.default_rng(9).choice([0.1, 0.25, 0.6, 1.0], 17)
@@ -153,16 +101,18 @@ def literal_psp(scores, gold, propensities, k):
 
 
 @pytest.mark.parametrize(("ties", "gold_share"), [(True, 0.03), (False, 0.3), (True, 0.95)])
-def test_propensity_scored_precision_equals_that_of_the_sorted_labels(ties, gold_share):
+def test_metrics_at_k_equal_those_of_the_sorted_labels(ties, gold_share):
     for seed in range(4):
         scores, gold = batch(seed, ties=ties, gold_share=gold_share)
         if seed % 2:
             scores[np.random.default_rng(seed).random(scores.shape) < 0.2] = -np.inf
+        some = gold.any(axis=1)
         for labels in (gold, sparse(gold, seed)):
             result = streamed(scores, labels, top_k=(1, 3, 23), propensities=PROPENSITIES)
             for k in (1, 3, 23):
-                expected = literal_psp(scores, gold, PROPENSITIES, k)
-                assert result[f"psp_at_{k}"] == pytest.approx(expected, abs=1e-12)
+                expected = literal_at_k(scores[some], gold[some], k)
+                expected[f"psp_at_{k}"] = literal_psp(scores, gold, PROPENSITIES, k)
+                assert {name: result[name] for name in expected} == pytest.approx(expected, abs=1e-12)
 
 
 def test_groups_equal_the_formulas_on_their_columns():
@@ -194,3 +144,14 @@ def test_batch_sizes_do_not_change_the_metrics():
     metrics.reset()
     metrics.update(scores, gold)
     assert metrics.compute() == expected
+
+
+def test_propensities_equal_the_formula_of_the_paper():
+    counts, n = np.array([0, 1, 3, 900]), 5000
+    c = (np.log(n) - 1) * (1.5 + 1) ** 0.55
+    expected = [1 / (1 + c * np.exp(-0.55 * np.log(count + 1.5))) for count in counts]
+    for form in (counts, counts.tolist(), torch.tensor(counts), counts.astype(float)):
+        np.testing.assert_allclose(propensities(form, n), expected, rtol=1e-14)
+    c = (np.log(n) - 1) * (0.4 + 1) ** 0.5
+    expected = [1 / (1 + c * np.exp(-0.5 * np.log(count + 0.4))) for count in counts]
+    np.testing.assert_allclose(propensities(counts, n, a=0.5, b=0.4), expected, rtol=1e-14)

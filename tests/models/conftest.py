@@ -4,7 +4,8 @@ import copy
 
 import pytest
 import torch
-from transformers import AutoModel, BertConfig, BertTokenizer
+import transformers
+from transformers import AutoModel, BertTokenizer
 
 from hf_gile import LabelScoringPipeline, LabelSet
 from hf_gile.settings import only_read
@@ -12,7 +13,7 @@ from hf_gile.training import model_from_text_encoder, processor_from_text_encode
 
 PIECES = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "breast", "milk", "heart", "fail", "##ing", "##ure", "##s", "iron", "blood"),
-    *("infant", "the", "pump", "less", "of", "human", ",", ".", ":", "a", "[MASK]"),
+    *("infant", "the", "pump", "less", "of", "human", "##ed", "was", ",", ".", "!", ":", "a", "[MASK]"),
 ]
 MEANINGS = {
     "Heart Failure": "the heart pumps less blood",
@@ -31,24 +32,36 @@ def pipe(make_model):
 
 
 @pytest.fixture
+def saved(tmp_path, make_model):
+    """Returns the folder of a saved model and its processor."""
+    for part in make_model():
+        part.save_pretrained(tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+@pytest.fixture
 def pieces():
     return BertTokenizer(vocab={piece: row for row, piece in enumerate(PIECES)})
+
+
+SIZES = {
+    "vocab_size": 29,
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 17,
+    "max_position_embeddings": 41,
+    "initializer_range": 0.3,
+}
 
 
 @pytest.fixture
 def encoder_folder(tmp_path):
     """Saves a tiny encoder with random weights, and returns its folder."""
 
-    def save(config=None):
-        sizes = {
-            "hidden_size": 12,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "intermediate_size": 17,
-            "initializer_range": 0.3,
-        }
+    def save(kind="Bert", **fields):
         torch.manual_seed(1)
-        config = config or BertConfig(vocab_size=29, max_position_embeddings=41, **sizes)
+        config = getattr(transformers, f"{kind}Config")(**(SIZES | fields))
         folder = tmp_path / "encoder"
         AutoModel.from_config(config).save_pretrained(folder)
         return folder
@@ -76,7 +89,7 @@ def make_pretrained(encoder_folder, pieces, model_cache):
         return copy.deepcopy(cached)
 
     def make_new(text_encoder_type, labels=None, **options):
-        folder = encoder_folder(options.pop("encoder", None))
+        folder = encoder_folder(**options.pop("encoder", {}))
         sizes = {"joint_size": 7, "hidden_size": 5, "attention_size": 3, "max_words": 19, "max_label_words": 13}
         if text_encoder_type == "hierarchical_transformer":
             sizes |= {"max_sentences": 3, "max_sentence_words": 11}

@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
 import torch
-from huggingface_hub.errors import StrictDataclassError
+from two_languages import LABELS, make_bilingual
 
-from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
-from hf_gile.models.checks_gile import check_calibration
+from hf_gile import GileConfig, GileForSequenceClassification, Label, LabelSet
 from hf_gile.models.search_gile import calibrated
 
 PLATT = {"method": "platt", "scale": 0.7, "offset": -1.3}
@@ -63,61 +62,8 @@ def test_calibration_keeps_the_order_within_a_group(method, dtype):
     assert ours.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     steps = ours.diff()
     assert (steps >= 0).all()
-    apart = logits.double().diff() > 1e-2  # further apart than rounding errors
-    if dtype != torch.float64:
-        assert (steps[apart[: len(steps)]] > 0).all()
-    else:
-        assert (steps > 0).all()
-
-
-def test_without_a_calibration_logits_are_unchanged():
-    logits = torch.randn(3, 5)
-    assert calibrated(logits, SEEN, {}) is logits
-    with pytest.raises(ValueError, match=r"each of the 5 labels, got shape \(4,\)"):
-        calibrated(logits, SEEN[:4], {})
-
-
-@pytest.mark.parametrize(
-    ("calibration", "message"),
-    [
-        ({"known": PLATT}, "calibration is for 'seen' and 'unseen' labels, got 'known'"),
-        ({"seen": 0.5}, r"calibration\['seen'\] must be {'method': 'platt'"),
-        ({"seen": {"method": "platt", "scale": 1.0}}, "must be {'method': 'platt', 'scale': a, 'offset': b}"),
-        ({"unseen": PLATT | {"scale": 0}}, "scale must be positive, got"),
-        ({"unseen": PLATT | {"labels": 2.5}}, "labels must be a whole number, at least 1"),
-        ({"seen": STEEP | {"values": [-7.0, -2.0, -2.0, 4.0]}}, "values must be an increasing list"),
-        (
-            {"seen": STEEP | {"values": [0.0, 1.0, 1.0 + 1e-9, 4.0]}},
-            "values must be an increasing list",
-        ),  # not in float32
-        ({"seen": STEEP | {"values": [0.0, 1.0, 2.0]}}, "got 4 logits, but 3 values"),
-    ],
-)
-def test_an_invalid_calibration_is_refused(calibration, message):
-    with pytest.raises(ValueError, match=message):
-        check_calibration(calibration)
-    with pytest.raises(StrictDataclassError, match=message):
-        GileConfig(calibration=calibration)
-
-
-@pytest.mark.parametrize(
-    ("thresholds", "message"),
-    [
-        ({"all": 0.5}, "thresholds are for 'seen' and 'unseen' labels, got 'all'"),
-        ({"seen": 1.5}, r"thresholds\['seen'\] must be a number from 0 to 1, got 1.5"),
-        ({"at_least": 2}, r"thresholds\['at_least'\] must be a number from 0 to 1, got 2"),
-        ({"seen": "0.5"}, "thresholds"),
-    ],
-)
-def test_invalid_thresholds_are_refused(thresholds, message):
-    with pytest.raises(StrictDataclassError, match=message):
-        GileConfig(thresholds=thresholds)
-
-
-def test_a_softmax_is_not_calibrated_per_label():
-    GileConfig(calibration={"seen": PLATT}, problem_type="single_label_classification")
-    with pytest.raises(StrictDataclassError, match="use 'platt'"):
-        GileConfig(calibration={"seen": SPLINE}, problem_type="single_label_classification")
+    rounding = 0 if dtype == torch.float64 else 1e-2
+    assert (steps[logits.double().diff() > rounding] > 0).all()
 
 
 def test_labels_are_matched_by_id_or_by_text_and_language(make_model):
@@ -152,15 +98,11 @@ def test_labels_are_matched_however_their_letters_are_composed(make_model):
 
 
 def test_labels_of_several_languages_are_matched_within_their_language():
-    languages = ["english", "german"]
-    tokenizer = build_tokenizer({language: ["iron"] for language in languages}, min_count=1)
-    config = GileConfig(vocab_size=len(tokenizer), languages=languages, embedding_size=7, joint_size=13, num_labels=2)
-    model = GileForSequenceClassification(config)
-    stored = LabelSet([Label("e", "Iron", language="english", seen=True), Label("g", "Iron", language="german")])
-    model.set_labels(stored, GileProcessor.for_config(tokenizer, config))
-    names = LabelSet.from_names(["Iron", "Blood"])
-    assert model.stored_labels.find_columns(names, "english").tolist() == [0, -1]
-    assert model.stored_labels.find_columns(names, "german").tolist() == [1, -1]
+    model, processor = make_bilingual()
+    model.set_labels(LABELS.with_counts({"english:gift": 3}), processor)
+    names = LabelSet.from_names(["gift", "milk"])
+    assert model.stored_labels.find_columns(names, "english").tolist() == [0, 1]
+    assert model.stored_labels.find_columns(names, "german").tolist() == [3, -1]
     assert model.stored_labels.seen(names, "german").tolist() == [False, False]
     assert model.stored_labels.seen(names, "english").tolist() == [True, False]
 

@@ -8,39 +8,88 @@ from transformers import AutoModelForSequenceClassification, BertConfig
 from hf_gile import GileConfig, GileModel, GileTextConfig
 from hf_gile.settings import only_read
 
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"joint_size": 0}, "joint_size must be at least 1, got 0"),
-        ({"pad_token_id": 30_000}, "pad_token_id must be among the 30000 words"),
-        ({"joint_act": "rule"}, "joint_act must be one of transformers' activations .*, got 'rule'"),
-        ({"problem_type": "regression"}, "a label score is a probability, not a regression"),
-        ({"format_version": 4}, "format_version 4, this code reads 3: upgrade hf-gile"),
-        ({"pooling": "cls"}, "pooling='cls' needs a pretrained encoder, not 'wan'"),
-        ({"freeze_text_encoder": True}, "would have no effect without a pretrained encoder"),
-        ({"languages": ["training"]}, "must be another name of letters, digits and underscores"),
-        ({"text_encoder_type": "lstm"}, "text_encoder_type"),
-    ],
-    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
-)
-def test_an_invalid_value_is_refused_by_name(options, message):
-    with pytest.raises(StrictDataclassError, match=message):
-        GileConfig(**options)
+PLATT = {"method": "platt", "scale": 0.7, "offset": -1.3}
+SPLINE = {"method": "spline", "logits": [-5.0, -4.5, 0.25, 3.0], "values": [-7.0, -2.0, -1.99, 4.0]}
+BERT = {"model_type": "bert", "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2}
+OVER_BERT = {"text_encoder_type": "transformer", "text_encoder_config": BERT, "label_encoder_type": "text_encoder"}
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"joint_sise": 7}, "GileConfig has no field 'joint_sise': did you mean joint_size?"),
-        ({"text_config": {"hiden_size": 7}}, "GileTextConfig has no field 'hiden_size': did you mean hidden_size?"),
-        ({"zzz": 7}, "GileConfig has no field 'zzz'; it has attention_size, bag_size"),
-    ],
-    ids=["head", "text", "unlike any"],
-)
-def test_an_unknown_field_is_refused_with_the_nearest_field(options, message):
-    with pytest.raises(ValueError, match=message.replace("?", r"\?")):
-        GileConfig(**options)
+def weights(**groups):
+    return {"bag_size": 3, "cosine_score": True, "term_weights": groups}
+
+
+def calibration(**groups):
+    return {"calibration": groups}
+
+
+INVALID = [
+    ({"joint_size": 0}, "joint_size must be at least 1, got 0"),
+    ({"pad_token_id": 30_000}, "pad_token_id must be among the 30000 words"),
+    ({"joint_act": "rule"}, "joint_act must be one of transformers' activations .*, got 'rule'"),
+    ({"problem_type": "regression"}, "a label score is a probability, not a regression"),
+    ({"format_version": 4}, "format_version 4, this code reads 3: upgrade hf-gile"),
+    ({"pooling": "cls"}, "pooling='cls' needs a pretrained encoder, not 'wan'"),
+    ({"freeze_text_encoder": True}, "would have no effect without a pretrained encoder"),
+    ({"languages": ["training"]}, "must be another name of letters, digits and underscores"),
+    ({"text_encoder_type": "lstm"}, "text_encoder_type"),
+    ({"output_layer": "linear", "lexical": True}, "a linear unit reads no labels"),
+    # Names of fields.
+    ({"joint_sise": 7}, r"GileConfig has no field 'joint_sise': did you mean joint_size\?"),
+    ({"text_config": {"hiden_size": 7}}, r"GileTextConfig has no field 'hiden_size': did you mean hidden_size\?"),
+    ({"zzz": 7}, "GileConfig has no field 'zzz'; it has attention_size, bag_size"),
+    # Sizes.
+    ({"bag_size": 2**31}, r"set GileConfig.largest\['bag_size'\] = 2147483648 first"),
+    ({"joint_layers": 10**7}, "joint_layers is 10000000, more than the 1000 that a configuration may ask for"),
+    ({"joint_size": 10**30}, "joint_size is 1000000000000000000000000000000, more than"),
+    ({"languages": [f"l{number}" for number in range(2000)]}, "languages is 2000, more than the 1000"),
+    ({"languages": ["a", "b", "c"], "joint_layers": 500}, "joint_layers times the number of languages is 1500, more"),
+    (OVER_BERT | {"num_labels": 10**9}, r"num_labels is 1000000000, .* set GileConfig.largest\['num_labels'\]"),
+    # Pretrained encoders; the first as in older versions of Transformers.
+    (OVER_BERT | {"id2label": ["a", "b"]}, "id2label a mapping|'id2label' expected a dict"),
+    (
+        OVER_BERT | {"text_encoder_config": BERT | {"num_hidden_layers": 10**7}},
+        "text_encoder_config.num_hidden_layers is",
+    ),
+    (OVER_BERT | {"text_encoder_config": BERT | {"model_type": "nosuch"}}, "not a valid configuration of a 'nosuch'"),
+    (OVER_BERT | {"text_encoder_config": {"model_type": "vit"}}, "describes a 'vit', which is not a text encoder"),
+    (OVER_BERT | {"word_dropout": 0.5}, "word_dropout=0.5 would have no effect without word vectors"),
+    (
+        OVER_BERT
+        | {"text_encoder_type": "hierarchical_transformer", "encoder_cell": "gru", "hidden_size": 7}
+        | {"label_encoder_type": "mean", "cosine_score": True},
+        "of sizes 7 and 12",
+    ),
+    (OVER_BERT | {"output_layer": "linear", "label_rows": "full"}, "a linear unit reads no labels"),
+    # Weights of terms.
+    (weights(new={}), "got 'new'"),
+    (weights(rare={"joint": 2.0}), r"term_weights has unseen \(labels are seen if they have label_rows\), got 'rare'"),
+    (weights(unseen=2.0), "got 'unseen': 2.0"),
+    (weights(seen={"joint": 2.0}), "labels are seen if they have label_rows"),
+    (weights(unseen={"rows": 2.0}), "has 'rows'; terms of this score are joint, cosine, offset"),
+    (weights(unseen={"joint": float("nan")}), "must be a number from .* got nan"),
+    (weights(unseen={"joint": "2"}), "must be a number from .* got '2'"),
+    # Calibration.
+    (calibration(known=PLATT), "calibration is for 'seen' and 'unseen' labels, got 'known'"),
+    (calibration(seen=0.5), r"calibration\['seen'\] must be {'method': 'platt'"),
+    (calibration(seen={"method": "platt", "scale": 1.0}), "must be {'method': 'platt', 'scale': a, 'offset': b}"),
+    (calibration(unseen=PLATT | {"scale": 0}), "scale must be positive, got"),
+    (calibration(unseen=PLATT | {"labels": 2.5}), "labels must be a whole number, at least 1"),
+    (calibration(seen=SPLINE | {"values": [-7.0, -2.0, -2.0, 4.0]}), "values must be an increasing list"),
+    # Increasing, but not in float32.
+    (calibration(seen=SPLINE | {"values": [0.0, 1.0, 1.0 + 1e-9, 4.0]}), "values must be an increasing list"),
+    (calibration(seen=SPLINE | {"values": [0.0, 1.0, 2.0]}), "got 4 logits, but 3 values"),
+    ({"calibration": {"seen": SPLINE}, "problem_type": "single_label_classification"}, "use 'platt'"),
+    ({"thresholds": {"all": 0.5}}, "thresholds are for 'seen' and 'unseen' labels, got 'all'"),
+    ({"thresholds": {"seen": 1.5}}, r"thresholds\['seen'\] must be a number from 0 to 1, got 1.5"),
+    ({"thresholds": {"at_least": 2}}, r"thresholds\['at_least'\] must be a number from 0 to 1, got 2"),
+    ({"thresholds": {"seen": "0.5"}}, "thresholds"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), INVALID)
+def test_invalid_fields_are_refused_by_name(fields, message):
+    with pytest.raises((StrictDataclassError, ValueError), match=message):
+        GileConfig(**fields)
 
 
 @pytest.mark.parametrize(
@@ -113,9 +162,3 @@ def test_an_attribute_that_a_user_sets_is_saved_and_read_with_a_warning(tmp_path
     assert "hidden_size is a field of text_config; beside it, it has no effect" in warnings
     with pytest.raises(ValueError, match="GileTextConfig has no field 'joint_sise'"):
         GileConfig(**loaded.config.to_dict())
-
-
-def test_an_attribute_that_cannot_be_set_is_named(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(GileConfig().to_dict() | {"document_size": 5}))
-    with pytest.raises(ValueError, match=r"config.json is not the configuration of a GILE model: .*document_size"):
-        GileConfig.from_pretrained(tmp_path)

@@ -6,13 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from hf_gile import (
-    GileForSequenceClassification,
-    Label,
-    LabelIndex,
-    LabelSet,
-    label_index,
-)
+from hf_gile import GileForSequenceClassification, Label, LabelIndex, LabelSet, label_index
 from hf_gile.label_index import fingerprint
 from hf_gile.models import search_gile
 from hf_gile.models.search_gile import compute_scores, search_top_k
@@ -92,19 +86,6 @@ def test_codes_do_not_depend_on_the_batch_size(make_model, label_encoder_type):
         torch.testing.assert_close(codes, expected, rtol=1e-6, atol=1e-6)
 
 
-def test_changing_an_index_equals_building_it_anew(parts, tokenized):
-    gile, processor = parts
-    index = LabelIndex.build(gile, processor, LabelSet.from_names(NAMES))
-    tokenized.clear()
-    index.add(Label("Infant", "Infant", "breast milk"), gile, processor)
-    index.remove("Diet")
-    index.rename("Rats", "Infants", gile, processor)
-    assert tokenized == ["Infant: breast milk", "Infants"]  # other labels are not encoded again
-    reloaded = LabelIndex.build(gile, processor, index.label_set)
-    torch.testing.assert_close(index.codes, reloaded.codes, rtol=1e-6, atol=1e-6)
-    assert index.label_set[4] == Label("Rats", "Infants")
-
-
 def test_renaming_a_label_of_a_linear_unit_keeps_its_code(make_model):
     model, processor = make_model(output_layer="linear")
     index = LabelIndex.build(model)
@@ -112,6 +93,7 @@ def test_renaming_a_label_of_a_linear_unit_keeps_its_code(make_model):
     index.rename("Iron", "Rats", model, processor)
     assert index.label_set == model.label_set.rename("Iron", "Rats")
     assert torch.equal(index.codes, codes)
+    model.set_labels(index.label_set, processor)
 
 
 def test_learned_weights_of_labels_survive_changes(make_model):
@@ -157,6 +139,10 @@ def test_failed_changes_leave_the_index_unchanged(parts):
         index.remove("Iron", "Irn")
     with pytest.raises(ValueError, match="has a lone surrogate"):
         index.rename("Iron", "Fe \udc00", gile, processor)
+    with torch.no_grad():
+        gile.get_input_embeddings().weight[3] += 1
+    with pytest.raises(ValueError, match=r"another model, or by this model with other weights .* build it again"):
+        index.rename("Iron", "Fe", gile, processor)
     assert index.label_set == LabelSet.from_names(NAMES)
     assert torch.equal(index.codes, codes)
 
@@ -220,33 +206,6 @@ def test_codes_outside_the_float16_range_are_refused(parts):
     with pytest.raises(ValueError, match=r"torch.float16"):
         index.to(dtype=torch.float16)
     assert index.codes.dtype == torch.float32
-
-
-def test_an_index_without_label_set_or_processor_is_refused(make_model):
-    model, processor = make_model()
-    labels = LabelSet.from_names(NAMES)
-    with pytest.raises(ValueError, match=r"no label set is stored .*: pass label_set="):
-        LabelIndex.build(model.gile, processor)
-    with pytest.raises(ValueError, match=r"processor must be the GileProcessor .* pass processor="):
-        LabelIndex.build(model, label_set=labels)
-    with pytest.raises(ValueError, match=r"must be one of the languages of this model, \[\]"):
-        LabelIndex.build(model, processor, labels, language="english")
-    linear, processor = make_model(output_layer="linear")
-    with pytest.raises(ValueError, match="scores only the labels it was trained on"):
-        LabelIndex.build(linear, processor, labels)
-
-
-def test_an_index_refuses_a_model_that_has_changed(make_model):
-    model, processor = make_model()
-    index = LabelIndex.build(model)
-    codes = index.codes.clone()
-    index.check_fits(model)
-    index.check_fits(model.gile)
-    with torch.no_grad():
-        model.gile.get_input_embeddings().weight[3] += 1
-    with pytest.raises(ValueError, match=r"another model, or by this model with other weights .* build it again"):
-        index.rename("Iron", "a", model, processor)
-    assert torch.equal(index.codes, codes)
 
 
 def test_a_wrapped_model_counts_as_its_inner_model(make_model):

@@ -2,61 +2,19 @@
 
 import pytest
 import torch
+from answers import scores
 from transformers import pipeline
+from two_languages import LABELS, LANGUAGES, TEXTS, make_bilingual
 
-from hf_gile import (
-    GileConfig,
-    GileForSequenceClassification,
-    GileProcessor,
-    Label,
-    LabelIndex,
-    LabelSet,
-    build_tokenizer,
-)
-from hf_gile.settings import only_read
-
-LANGUAGES = ["english", "german"]
-TEXTS = {"english": ["the gift of milk", "red iron"], "german": ["das gift der schlange", "rotes eisen und milch"]}
-LABELS = LabelSet(
-    Label(f"{language}:{name}", name, language=language)
-    for language, names in {"english": ["gift", "milk", "iron"], "german": ["gift", "eisen"]}.items()
-    for name in names
-)
-
-
-@pytest.fixture
-def make():
-    def make(**fields):
-        torch.manual_seed(0)
-        texts = {language: [*texts, *TEXTS[language]] for language, texts in TEXTS.items()}
-        tokenizer = build_tokenizer(texts)
-        sizes = {"embedding_size": 7, "hidden_size": 11, "attention_size": 5, "joint_size": 13}
-        config = GileConfig(
-            vocab_size=len(tokenizer),
-            language_labels={"english": 3, "german": 2},
-            num_labels=5,
-            **only_read(languages=LANGUAGES, **(sizes | fields)),
-        )
-        processor = GileProcessor.for_config(tokenizer, config)
-        model = GileForSequenceClassification(config)
-        model.set_labels(LABELS, processor)
-        return model.eval(), processor
-
-    return make
+from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelIndex, LabelSet
 
 
 def of(processor, language):
     return processor(TEXTS[language], language=language, return_tensors="pt")
 
 
-def mixed(processor):
-    texts = [TEXTS["english"][0], TEXTS["german"][0], TEXTS["english"][1], TEXTS["german"][1]]
-    languages = ["english", "german", "english", "german"]
-    return processor(texts, language=languages, return_tensors="pt"), languages
-
-
-def test_a_saved_processor_keeps_its_languages(make, tmp_path):
-    _, processor = make()
+def test_a_saved_processor_keeps_its_languages(tmp_path):
+    _, processor = make_bilingual()
     english, german = (processor(["gift"], language=language)["input_ids"] for language in LANGUAGES)
     assert english != german
     expected = processor(TEXTS["german"], language="german")["input_ids"]
@@ -65,27 +23,23 @@ def test_a_saved_processor_keeps_its_languages(make, tmp_path):
 
 
 @pytest.mark.parametrize("layer", ["gile", "linear"])
-def test_a_mixed_batch_scores_like_separate_batches(make, layer):
-    model, processor = make(text_encoder_type="han", sharing="none", output_layer=layer, share_joint_space=False)
-    words, languages = mixed(processor)
+def test_a_mixed_batch_scores_like_separate_batches(layer):
+    model, processor = make_bilingual(
+        text_encoder_type="han", sharing="none", output_layer=layer, share_joint_space=False
+    )
+    texts = [TEXTS[language][row] for row in (0, 1) for language in LANGUAGES]
+    words = processor(texts, language=LANGUAGES * 2, return_tensors="pt")
     logits = model(**words).logits
-    assert words["language"].tolist() == [LANGUAGES.index(language) for language in languages]
-    assert torch.equal(model(**{**words, "language": languages}).logits, logits)
+    assert words["language"].tolist() == [0, 1, 0, 1]
+    assert torch.equal(model(**{**words, "language": LANGUAGES * 2}).logits, logits)
     torch.testing.assert_close(logits[0::2], model(**of(processor, "english")).logits)
     torch.testing.assert_close(logits[1::2], model(**of(processor, "german")).logits)
     english, german = [False] * 3 + [True] * 2, [True] * 3 + [False] * 2
     assert logits.isneginf().tolist() == [english, german] * 2
 
 
-def crossed(model, documents, candidate_language):
-    """Scores documents against the stored labels of another language."""
-    codes = model.project_stored_labels(language=documents["language"])
-    scores = model.gile.score(model.gile.project_texts(**documents), codes, documents["language"])
-    return model.stored_labels.masked(scores, candidate_language)
-
-
-def test_a_gold_label_of_the_other_language_is_refused_by_name(make):
-    model, processor = make()
+def test_a_gold_label_of_the_other_language_is_refused_by_name():
+    model, processor = make_bilingual()
     with pytest.raises(ValueError, match=r"document 1 of the batch has the gold label 0 \('gift \(english:gift\)'\)"):
         model(**of(processor, "german"), labels=torch.tensor([[3], [0]]))
 
@@ -100,8 +54,8 @@ def test_a_gold_label_of_the_other_language_is_refused_by_name(make):
     ],
     ids=["none", "unknown", "too few", "out of range"],
 )
-def test_a_missing_or_unknown_language_is_refused(make, language, message):
-    model, processor = make()
+def test_a_missing_or_unknown_language_is_refused(language, message):
+    model, processor = make_bilingual()
     words = processor(TEXTS["english"], language="english", return_tensors="pt")
     with pytest.raises(ValueError, match=message):
         model(**{**words, "language": language})
@@ -110,8 +64,8 @@ def test_a_missing_or_unknown_language_is_refused(make, language, message):
             processor(TEXTS["english"], language=language)
 
 
-def test_labels_must_be_grouped_by_language(make):
-    model, processor = make()
+def test_labels_must_be_grouped_by_language():
+    model, processor = make_bilingual()
     labels = [Label("1", "gift", language="english"), Label("2", "gift", language="german")]
     with pytest.raises(ValueError, match="got the languages english, german, english"):
         model.set_labels(LabelSet([*labels, Label("3", "milk", language="english")]), processor)
@@ -119,22 +73,20 @@ def test_labels_must_be_grouped_by_language(make):
         model.set_labels(LabelSet([*labels, Label("3", "milk")]), processor)
 
 
-def test_the_pipeline_takes_a_language(make):
-    model, processor = make(share_joint_space=False)
+def test_the_pipeline_takes_a_language():
+    model, processor = make_bilingual(share_joint_space=False)
     pipe = pipeline("label-scoring", model=model, processor=processor)
     answer = pipe(TEXTS["german"], language="german")
     assert sorted(answer[0]["labels"]) == ["eisen", "gift"]  # also "gift" in English
     index = LabelIndex.build(model, processor, language="german")
     assert pipe(TEXTS["german"], index, language="german")[0]["labels"] == answer[0]["labels"]
     logits = model(**of(processor, "german")).logits
-    assert dict(zip(answer[1]["labels"], answer[1]["scores"], strict=True))["eisen"] == pytest.approx(
-        logits[1, 4].sigmoid().item()
-    )
+    assert scores(answer[1])["eisen"] == pytest.approx(logits[1, 4].sigmoid().item())
     answers = pipe(TEXTS["german"], candidate_labels=["milk", "iron"], language="german", label_language="english")
-    expected = crossed(model, of(processor, "german"), "english")[0].sigmoid()
-    assert dict(zip(answers[0]["labels"], answers[0]["scores"], strict=True)) == pytest.approx(
-        {"milk": expected[1].item(), "iron": expected[2].item()}
-    )
+    words = of(processor, "german")
+    codes = model.project_stored_labels(language=words["language"])
+    expected = model.gile.score(model.gile.project_texts(**words), codes, words["language"])[0].sigmoid()
+    assert scores(answers[0]) == pytest.approx({"milk": expected[1].item(), "iron": expected[2].item()})
     with pytest.raises(ValueError, match="language must be a str, got"):
         pipe(TEXTS["german"], language=["german", "german"])
     with pytest.raises(ValueError, match="pass the language of the documents"):
@@ -144,8 +96,8 @@ def test_the_pipeline_takes_a_language(make):
 @pytest.mark.parametrize(
     ("language", "label_language"), [("english", None), ("german", "english"), ("german", "german")]
 )
-def test_an_index_is_for_a_language_of_documents_and_a_language_of_labels(make, language, label_language):
-    model, processor = make(share_joint_space=False)
+def test_an_index_is_for_a_language_of_documents_and_a_language_of_labels(language, label_language):
+    model, processor = make_bilingual(share_joint_space=False)
     pipe = pipeline("label-scoring", model=model, processor=processor)
     options = {"language": language, "label_language": label_language}
     texts, labels = TEXTS[language], LabelSet.from_names(["milk", "eisen"])
@@ -163,19 +115,7 @@ def test_an_index_is_for_a_language_of_documents_and_a_language_of_labels(make, 
 
 
 def test_languages_keep_a_non_alphabetical_order_when_saved(tmp_path):
-    torch.manual_seed(0)
-    labels = LabelSet([*LABELS[3:], *LABELS[:3]])
-    tokenizer = build_tokenizer({language: [*TEXTS[language], *TEXTS[language]] for language in ("german", "english")})
-    config = GileConfig(
-        vocab_size=len(tokenizer),
-        languages=["german", "english"],
-        language_labels=labels.language_labels,
-        output_layer="linear",
-        num_labels=5,
-    )
-    processor = GileProcessor.for_config(tokenizer, config)
-    model = GileForSequenceClassification(config).eval()
-    model.set_labels(labels, processor)
+    model, processor = make_bilingual(LabelSet([*LABELS[3:], *LABELS[:3]]), output_layer="linear")
     model.save_pretrained(tmp_path)
     loaded = GileForSequenceClassification.from_pretrained(tmp_path).eval()
     for language, is_candidate in {"german": [True] * 2 + [False] * 3, "english": [False] * 2 + [True] * 3}.items():

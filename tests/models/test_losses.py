@@ -7,11 +7,7 @@ from hf_gile.models.losses_gile import binary_cross_entropy, cross_entropy, mult
 B, L = 3, 17
 
 
-@pytest.fixture
-def logits():
-    return torch.randn(B, L, dtype=torch.double, generator=torch.Generator().manual_seed(0))
-
-
+LOGITS = torch.randn(B, L, dtype=torch.double, generator=torch.Generator().manual_seed(0))
 LABELS = torch.tensor([[2, 5, -100], [16, -100, -100], [-100, -100, -100]])
 
 
@@ -26,19 +22,19 @@ def test_a_column_out_of_range_is_named():
         multi_hot(torch.tensor([[0, -1]]), L)
 
 
-def test_sigmoid_loss_equals_equation_15_times_the_number_of_labels(logits):
+def test_sigmoid_loss_equals_equation_15_times_the_number_of_labels():
     targets = multi_hot(LABELS, L).double()
-    y_hat = 1 / (1 + torch.exp(-logits))
+    y_hat = 1 / (1 + torch.exp(-LOGITS))
     equation_15 = -(targets * y_hat.log() + (1 - targets) * (1 - y_hat).log()).sum() / (B * L)
-    torch.testing.assert_close(binary_cross_entropy(logits, targets), equation_15 * L)
+    torch.testing.assert_close(binary_cross_entropy(LOGITS, targets), equation_15 * L)
 
 
-def test_softmax_loss_equals_torch_cross_entropy(logits):
+def test_softmax_loss_equals_torch_cross_entropy():
     gold = torch.tensor([2, 16, 0])
     torch.testing.assert_close(
-        cross_entropy(logits, multi_hot(gold[:, None], L)), functional.cross_entropy(logits, gold)
+        cross_entropy(LOGITS, multi_hot(gold[:, None], L)), functional.cross_entropy(LOGITS, gold)
     )
 
 
-def test_half_precision_logits_are_summed_in_single_precision(logits):
-    assert binary_cross_entropy(logits.bfloat16(), multi_hot(LABELS, L)).dtype == torch.float32
+def test_half_precision_logits_are_summed_in_single_precision():
+    assert binary_cross_entropy(LOGITS.bfloat16(), multi_hot(LABELS, L)).dtype == torch.float32

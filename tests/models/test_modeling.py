@@ -32,43 +32,6 @@ def test_both_towers_score_like_the_stored_labels(make_model, label_set):
     assert [tuple(weights.shape) for weights in attentions] == [(2, 4)]
 
 
-def test_a_document_without_known_words_gets_a_score(make_model):
-    model, processor = make_model()
-    logits = model(**processor(["zebrafish quantum", "", "!"], return_tensors="pt")).logits
-    assert logits.isfinite().all()
-    assert torch.equal(logits[1], logits[2])
-
-
-def test_linear_units_refuse_untrained_labels(make_model, label_set):
-    model, processor = make_model(output_layer="linear")
-    with pytest.raises(ValueError, match="scores only the labels it was trained on"):
-        both_towers(model, processor, label_set)
-    with pytest.raises(ValueError, match="label set has 4 labels, this linear unit has 5"):
-        model.set_labels(label_set[1:], processor)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({}, "pass exactly one of label_input_ids and label_embeds"),
-        ({"label_input_ids": torch.ones(1, 1), "label_embeds": torch.ones(1, 7)}, "pass exactly one"),
-        ({"label_input_ids": torch.ones(3, dtype=torch.long)}, r"must have shape \(L, T\), got \(3,\)"),
-        ({"label_embeds": torch.ones(2, 8)}, r"label_embeds must have shape \(L, 7\), got \(2, 8\)"),
-    ],
-    ids=["neither", "both", "dimensions", "size of vectors"],
-)
-def test_wrong_labels_are_refused(make_model, arguments, message):
-    model, _ = make_model()
-    with pytest.raises(ValueError, match=message):
-        model.gile.project_labels(**arguments)
-
-
-def test_classifiers_without_labels_raise_an_error_with_instructions():
-    model = GileForSequenceClassification(GileConfig(vocab_size=5))
-    with pytest.raises(ValueError, match=r"no label set is stored.*call model.set_labels"):
-        model(input_ids=torch.tensor([[3]]))
-
-
 def test_set_labels_changes_scores_names_and_number(make_model):
     model, processor = make_model()
     documents = processor(TEXTS, return_tensors="pt")
@@ -81,67 +44,24 @@ def test_set_labels_changes_scores_names_and_number(make_model):
     assert model.config.id2label[2] == "Risk of Infection"
 
 
-class TestLoss:
+def test_sigmoid_loss_accepts_columns_or_multi_hot_labels(make_model):
+    model, processor = make_model()
+    words = processor(TEXTS, return_tensors="pt")
     gold = torch.tensor([[1, 2], [0, -100]])
-
-    def loss(self, model, processor, **arguments):
-        return model(**processor(TEXTS, return_tensors="pt"), **arguments)
-
-    def test_sigmoid_loss_accepts_columns_or_multi_hot_labels(self, make_model):
-        model, processor = make_model()
-        output = self.loss(model, processor, labels=self.gold)
-        dense = multi_hot(self.gold, 5)
-        stock = functional.binary_cross_entropy_with_logits(output.logits, dense) * 5
-        torch.testing.assert_close(output.loss, stock)
-        torch.testing.assert_close(self.loss(model, processor, labels=dense).loss, stock)
-
-    @pytest.mark.parametrize(
-        ("labels", "message"),
-        [
-            (torch.tensor([[1], [5]]), r"labels has index 5, but there are 5 labels \(0 to 4\)"),
-            (
-                torch.tensor([[0, 1, 1], [0, 0, 1]]),
-                "contains a gold label of a document twice.*zeros and ones as floats",
-            ),
-            (torch.tensor([0.0, 1.0]), r"labels must have shape \(2, P\)"),
-            (torch.zeros(2, 4), "labels of zeros and ones must have 5 columns, one for each stored label, got 4"),
-        ],
-        ids=["out of range", "integer zeros and ones", "one-dimensional floats", "too few columns"],
-    )
-    def test_invalid_labels_are_refused(self, make_model, labels, message):
-        model, processor = make_model(problem_type="multi_label_classification")
-        with pytest.raises(ValueError, match=message):
-            self.loss(model, processor, labels=labels)
-
-    def test_a_softmax_refuses_several_gold_labels(self, make_model):
-        model, processor = make_model(problem_type="single_label_classification")
-        with pytest.raises(ValueError, match="takes exactly one gold label for each document"):
-            self.loss(model, processor, labels=self.gold)
+    dense = multi_hot(gold, 5)
+    output = model(**words, labels=gold)
+    stock = functional.binary_cross_entropy_with_logits(output.logits, dense) * 5
+    torch.testing.assert_close(output.loss, stock)
+    torch.testing.assert_close(model(**words, labels=dense).loss, stock)
 
 
-class TestCachedLabelCodes:
-    """In evaluation, label codes are computed once, and again after every change of their inputs."""
-
-    def scores(self, model, processor):
-        with torch.no_grad():
-            return model(**processor(TEXTS, return_tensors="pt")).logits
-
-    @pytest.mark.parametrize("assign", [False, True])
-    def test_codes_follow_repeated_loading(self, make_model, assign):
-        model, processor = make_model()
-        for factor in (2.0, 0.5):
-            state = {name: tensor * factor for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
-            model.load_state_dict(state, strict=False, assign=assign)
-            cached = self.scores(model, processor)
-            model.stored_labels.clear_cache()
-            assert torch.equal(cached, self.scores(model, processor))
-
-    def test_gradients_flow_to_the_labels_even_in_evaluation_mode(self, make_model):
-        model, processor = make_model()
-        with torch.inference_mode():
-            self.scores(model, processor)
-        model(**processor(TEXTS, return_tensors="pt")).logits.sum().backward()
-        assert model.gile.output_layer.label_projection.weight.grad.abs().sum() > 0
+def test_gradients_flow_to_the_labels_even_in_evaluation_mode(make_model):
+    model, processor = make_model()
+    words = processor(TEXTS, return_tensors="pt")
+    with torch.inference_mode():
+        model(**words)  # caches the label codes
+    model(**words).logits.sum().backward()
+    assert model.gile.output_layer.label_projection.weight.grad.abs().sum() > 0
 
 
 @pytest.mark.parametrize(
@@ -183,8 +103,12 @@ def test_excluded_columns_get_minus_infinity_and_the_others_keep_their_scores(ma
     expected[0, [1, 4]] = -torch.inf
     assert torch.equal(masked.logits, expected)
     assert masked.loss.isfinite()
-    for wrong in (torch.tensor([[5], [0]]), torch.tensor([[0]])):
-        with pytest.raises(ValueError, match=r"must be label indices below 5, \(2, E\) padded with -100"):
-            model(**batch, excluded_columns=wrong)
-    with pytest.raises(ValueError, match=r"document 0 .* has the gold label 1 .* in its excluded_columns"):
-        model(**batch, excluded_columns=excluded, labels=torch.tensor([[1], [0]]))
+
+
+@pytest.mark.parametrize("make", ["make_model", "make_pretrained"])
+def test_the_number_of_words_cannot_change(make, request):
+    model, _ = request.getfixturevalue(make)()
+    words = model.get_input_embeddings()
+    assert model.resize_token_embeddings(words.num_embeddings) is words
+    with pytest.raises(ValueError, match="their number cannot be changed: create a model for the new tokenizer"):
+        model.resize_token_embeddings(words.num_embeddings + 3)

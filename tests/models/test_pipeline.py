@@ -1,7 +1,10 @@
+import io
 import json
+import logging
 
 import pytest
 import torch
+from answers import scores
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
@@ -11,31 +14,24 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from hf_gile import GileProcessor, Label, LabelIndex, LabelScoringPipeline, LabelSet, build_tokenizer
+from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelIndex, LabelSet, build_tokenizer
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
 CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection"]
+RELATED = LabelSet(
+    [
+        Label("a", "Blood", broader=("z",)),
+        Label("b", "Iron", "a metal", broader=("a", "c", "elsewhere")),
+        Label("c", "Milk"),
+        Label("d", "Milk", "of cows", broader=("c",)),
+    ]
+)
 
 
 @pytest.fixture
-def parts(make_model):
-    return make_model("han", problem_type="multi_label_classification")
-
-
-@pytest.fixture
-def pipe(parts):
-    return pipeline("label-scoring", model=parts[0], processor=parts[1])
-
-
-def scores(answer):
-    return dict(zip(answer["labels"], answer["scores"], strict=True))
-
-
-def test_a_loaded_model_gets_this_pipeline_by_the_name_of_our_task(pipe, parts):
-    model, processor = parts
-    ours = pipeline("label-scoring", model=model, processor=processor, tokenizer=processor.tokenizer)
-    assert isinstance(ours, LabelScoringPipeline)
-    assert ours(TEXTS, CANDIDATES) == pipe(TEXTS, CANDIDATES)
+def pipe(make_model):
+    model, processor = make_model("han", problem_type="multi_label_classification")
+    return pipeline("label-scoring", model=model, processor=processor)
 
 
 def test_other_models_keep_the_pipelines_of_transformers(tmp_path, pieces):
@@ -67,13 +63,13 @@ def test_answers_have_the_shape_of_the_built_in_pipeline(pipe):
     assert answer["sequence"] == TEXTS[0]
     assert sorted(answer["labels"]) == CANDIDATES
     assert answer["scores"] == sorted(answer["scores"], reverse=True)
-    assert pipe(TEXTS[:1], CANDIDATES) == [answer]
+    assert pipe(TEXTS[:1], CANDIDATES) == pipe(sequences=TEXTS[:1], candidate_labels=CANDIDATES) == [answer]
     assert pipe(TEXTS[0], CANDIDATES, threshold=1.0) == {"sequence": TEXTS[0], "labels": [], "scores": []}
     assert pipe(TEXTS[0], "Iron, Blood")["labels"] in (["Iron", "Blood"], ["Blood", "Iron"])
 
 
-def test_pipeline_scores_equal_model_scores(pipe, parts):
-    model, processor = parts
+def test_pipeline_scores_equal_model_scores(pipe):
+    model, processor = pipe.model, pipe.processor
     expected = model.gile(**processor(TEXTS, label_text=CANDIDATES, return_tensors="pt")).logits.sigmoid()
     for answer, row in zip(pipe(TEXTS, CANDIDATES), expected, strict=True):
         assert scores(answer) == pytest.approx(dict(zip(CANDIDATES, row.tolist(), strict=True)), rel=1e-5)
@@ -89,20 +85,14 @@ def test_each_text_in_a_batch_may_have_different_labels(pipe):
         assert scores(answer) == pytest.approx(scores(pipe(text, labels)), rel=1e-5)
 
 
-def test_a_processor_of_another_model_is_refused(parts, make_model):
-    model, processor = parts
+def test_a_processor_of_another_model_is_refused(pipe):
+    model, processor = pipe.model, pipe.processor
     other = GileProcessor(build_tokenizer(["other words"], min_count=1), processor.reads_sentences)
     with pytest.raises(ValueError, match="use the processor saved with the model"):
         pipeline("label-scoring", model=model, processor=other)
     other = GileProcessor(processor.tokenizer, reads_sentences=False)
     with pytest.raises(ValueError, match="has reads_sentences=False, but the model needs reads_sentences=True"):
         pipeline("label-scoring", model=model, processor=other)
-
-
-def test_labels_that_share_a_name_are_distinguished_by_ids(pipe):
-    labels = LabelSet([Label("1", "Iron", "blood"), Label("2", "Iron", "diet"), Label("3", "Milk")])
-    for candidates in (labels, LabelIndex.build(pipe.model, pipe.processor, labels)):
-        assert sorted(pipe(TEXTS[0], candidates)["labels"]) == ["Iron (1)", "Iron (2)", "Milk"]
 
 
 def test_single_label_models_use_softmax_by_default(make_model):
@@ -112,56 +102,32 @@ def test_single_label_models_use_softmax_by_default(make_model):
     assert sum(pipe(TEXTS[0], multi_label=True)["scores"]) != pytest.approx(1)
 
 
-def test_labels_are_encoded_once_until_the_model_changes(pipe, parts, monkeypatch):
+def test_labels_are_encoded_once(pipe, monkeypatch):
     first = pipe(TEXTS[0], CANDIDATES)
-    with monkeypatch.context() as patch:
-        patch.setattr(parts[0].gile, "project_labels", None)
-        assert pipe(TEXTS[0], CANDIDATES) == first
-    model = parts[0].train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)  # does not change version counters
-    model(**parts[1](TEXTS, return_tensors="pt"), labels=torch.tensor([[1], [2], [1], [0]])).loss.backward()
-    optimizer.step()
-    model.eval()
-    fresh = pipeline("label-scoring", model=model, processor=parts[1])
-    assert pipe(TEXTS[0], CANDIDATES) == fresh(TEXTS[0], CANDIDATES) != first
+    monkeypatch.setattr(pipe.model.gile, "project_labels", None)
+    assert pipe(TEXTS[0], CANDIDATES) == first
 
 
 @pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"multi_label": False}])
-def test_an_index_gives_the_same_answers_as_its_labels(pipe, parts, options, tmp_path):
+def test_an_index_gives_the_same_answers_as_its_labels(pipe, options, tmp_path):
     labels = LabelSet([Label(f"id {name}", name, "blood") for name in CANDIDATES])
-    LabelIndex.build(*parts, labels).save_pretrained(tmp_path)
+    LabelIndex.build(pipe.model, pipe.processor, labels).save_pretrained(tmp_path)
     index = LabelIndex.from_pretrained(tmp_path)
     assert pipe(TEXTS, index, batch_size=2, **options) == pipe(TEXTS, labels, batch_size=2, **options)
     assert pipe(TEXTS[:2], [index, labels], **options) == pipe(TEXTS[:2], labels, **options)
 
 
-def test_an_index_of_another_model_or_language_is_refused(pipe, parts, make_model):
-    index = LabelIndex.build(*parts, LabelSet.from_names(CANDIDATES))
+def test_an_index_of_another_model_or_language_is_refused(pipe):
+    index = LabelIndex.build(pipe.model, pipe.processor, LabelSet.from_names(CANDIDATES))
     pipe(TEXTS[0], index)
     with pytest.raises(ValueError, match=r"built with language=None, label_language=None, but .*'german': build"):
         pipe(TEXTS[0], index, label_language="german")
     with pytest.raises(ValueError, match=r"must be one of the languages of this model, \[\]"):
         pipe(TEXTS[0], label_language="german")
     with torch.no_grad():
-        parts[0].gile.get_input_embeddings().weight[7] += 1
+        pipe.model.gile.get_input_embeddings().weight[7] += 1
     with pytest.raises(ValueError, match=r"build it again with LabelIndex\.build"):
         pipe(TEXTS[0], index)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"candidate_labels": " , "}, "no labels; at least one is required"),
-        ({"candidate_labels": ["Iron", ""]}, "row 2: the id is empty"),
-        ({"candidate_labels": 3}, "candidate_labels must be names"),
-        ({"candidate_labels": [["Iron"], ["Blood"]]}, "2 label lists: pass a list of as many texts"),
-        ({"threshold": 2}, "threshold must be a probability between 0 and 1, got 2"),
-    ],
-    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
-)
-def test_invalid_input_is_refused(pipe, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        pipe(**({"inputs": TEXTS[0]} | arguments))
 
 
 def test_a_saved_pipeline_keeps_its_length_limits(tmp_path, make_model):
@@ -178,3 +144,82 @@ def test_a_saved_pipeline_keeps_its_length_limits(tmp_path, make_model):
         "text-classification",
         "zero-shot-classification",
     ]
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_parents_are_the_names_of_the_direct_parents(pipe, indexed):
+    labels = LabelIndex.build(pipe.model, pipe.processor, RELATED) if indexed else RELATED
+    answer = pipe(TEXTS[0], labels, return_parents=True)
+    assert dict(zip(answer["labels"], answer["parents"], strict=True)) == {
+        "Blood": [],
+        "Iron": ["Blood", "Milk (c)"],
+        "Milk (c)": [],
+        "Milk (d)": ["Milk (c)"],
+    }
+
+
+def test_stored_labels_keep_their_parents_in_any_batch(pipe, tmp_path):
+    labels = pipe.model.label_set.update("Infant", broader=("Blood",))
+    pipe.model.set_labels(labels, pipe.processor)
+    pipe.save_pretrained(tmp_path)
+    loaded = GileForSequenceClassification.from_pretrained(tmp_path)
+    pipe = pipeline("label-scoring", model=loaded, processor=pipe.processor)
+    texts = [TEXTS[0], "Infants.", "Blood."]
+    answers = pipe(texts, batch_size=2, return_parents=True)
+    assert [dict(zip(a["labels"], a["parents"], strict=True))["Infant"] for a in answers] == [["Blood"]] * 3
+    assert [answer["labels"] for answer in answers] == [pipe(text)["labels"] for text in texts]
+
+
+def test_a_shortlist_lists_the_best_labels_as_text(pipe):
+    answer = pipe(TEXTS[0], RELATED, shortlist=3)
+    assert answer["labels"] == pipe(TEXTS[0], RELATED, top_k=3)["labels"]
+    lines = {"Blood": "- Blood", "Iron": "- Iron: a metal", "Milk (c)": "- Milk (c)", "Milk (d)": "- Milk (d): of cows"}
+    assert answer["shortlist"].splitlines() == [lines[name] for name in answer["labels"]]
+
+
+def test_a_model_without_a_label_set_lists_names(make_model):
+    model, processor = make_model(output_layer="linear", problem_type="multi_label_classification")
+    model.stored_labels.label_set = None
+    answer = pipeline("label-scoring", model=model, processor=processor)(TEXTS[0], shortlist=2, return_parents=True)
+    assert answer["shortlist"].splitlines() == [f"- {name}" for name in answer["labels"]]
+    assert answer["parents"] == [[], []]
+
+
+NOTE = "the model knows no word of this text"
+
+
+@pytest.fixture
+def warned(monkeypatch):
+    """Collects the log messages of models and indexes."""
+    handler = logging.StreamHandler(io.StringIO())
+    for name in ("transformers", "hf_gile.label_index"):
+        monkeypatch.setattr(logging.getLogger(name), "propagate", True)
+    logging.getLogger().addHandler(handler)
+    yield handler.stream
+    logging.getLogger().removeHandler(handler)
+
+
+def test_an_emoji_label_scores_like_an_unknown_label(pipe, warned):
+    alone = pipe("Iron in blood.", ["Iron", "Blood"])
+    for _ in range(2):
+        answer = pipe("Iron in blood.", ["Iron", "\N{GRINNING FACE}", "Blood", "zebra", "..."])
+    scores = dict(zip(answer["labels"], answer["scores"], strict=True))
+    assert scores["\N{GRINNING FACE}"] == scores["zebra"] == scores["..."]
+    for label, score in zip(alone["labels"], alone["scores"], strict=True):
+        assert scores[label] == pytest.approx(score, rel=1e-6)
+    assert warned.getvalue().count("gives them the same score (3): '\N{GRINNING FACE}', 'zebra', '...'") == 1
+
+
+@pytest.mark.parametrize("long_texts", ["cut", "max"])
+def test_the_answer_for_a_text_of_unknown_words_has_a_note(pipe, long_texts):
+    texts = ["Iron in blood.", "zebra", "", "\N{GRINNING FACE}", "zebra iron"]
+    answers = pipe(texts, ["Iron", "Blood"], long_texts=long_texts, batch_size=2)
+    assert [answer.get("note") for answer in answers] == [None, NOTE, NOTE, NOTE, None]
+    assert pipe("zebra", ["Iron"])["note"] == NOTE
+
+
+def test_the_note_for_a_long_text_depends_on_the_words_read(make_model):
+    model, processor = make_model(problem_type="multi_label_classification", max_words=2)
+    pipe = pipeline("label-scoring", model=model, processor=processor)
+    assert pipe("zebra zebra iron")["note"] == NOTE
+    assert "note" not in pipe("zebra zebra iron", long_texts="max")

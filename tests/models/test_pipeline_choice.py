@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from answers import scores
 from transformers import pipeline
 
 from hf_gile import Label, LabelIndex, LabelSet
@@ -28,31 +29,25 @@ CALIBRATIONS = {
 
 
 @pytest.fixture
-def parts(make_model, label_set):
+def pipe(make_model, label_set):
     model, processor = make_model(problem_type="multi_label_classification")
     labels = label_set.with_counts({"Iron": 3, "Milk, Human": 2, "Heart Failure": 1})
     labels = labels.update("Iron", threshold=0.875).update("Infant", threshold=0.125)
     model.set_labels(labels, processor)
     model.config.thresholds = {"seen": 0.25, "unseen": 0.625}
-    return model, processor
+    return pipeline("label-scoring", model=model, processor=processor)
 
 
-@pytest.fixture
-def pipe(parts):
-    return pipeline("label-scoring", model=parts[0], processor=parts[1])
+def index_of(pipe):
+    return LabelIndex.build(pipe.model, pipe.processor, LabelSet.from_names(CANDIDATES))
 
 
-def scores(answer):
-    return dict(zip(answer["labels"], answer["scores"], strict=True))
-
-
-def literal(parts, candidates, multi_label=True):
+def literal(pipe, candidates, multi_label=True):
     """Returns the probability of each label for each text."""
-    model, processor = parts
-    words = processor(TEXTS, label_text=candidates, return_tensors="pt")
-    logits = model.gile(**words).logits.detach()
+    words = pipe.processor(TEXTS, label_text=candidates, return_tensors="pt")
+    logits = pipe.model.gile(**words).logits.detach()
     seen = torch.tensor([name.split(":")[0] in ("Iron", "Milk, Human", "Heart Failure") for name in candidates])
-    logits = calibrated(logits, seen, model.config.calibration)
+    logits = calibrated(logits, seen, pipe.model.config.calibration)
     probabilities = logits.sigmoid() if multi_label else logits.softmax(-1)
     return [dict(zip(candidates, row.tolist(), strict=True)) for row in probabilities]
 
@@ -60,13 +55,13 @@ def literal(parts, candidates, multi_label=True):
 @pytest.mark.parametrize(
     ("calibration", "multi_label"), [("platt", True), ("platt of unseen", False), ("spline", True), ("spline", False)]
 )
-def test_scores_are_calibrated_by_seen_and_unseen_group(pipe, parts, calibration, multi_label):
+def test_scores_are_calibrated_by_seen_and_unseen_group(pipe, calibration, multi_label):
     uncalibrated = pipe(TEXTS, CANDIDATES, multi_label=multi_label)
-    parts[0].config.calibration = calibration = CALIBRATIONS[calibration]
-    forms = (CANDIDATES, LabelSet.from_names(CANDIDATES), LabelIndex.build(*parts, LabelSet.from_names(CANDIDATES)))
+    pipe.model.config.calibration = calibration = CALIBRATIONS[calibration]
+    forms = (CANDIDATES, LabelSet.from_names(CANDIDATES), index_of(pipe))
     for labels in forms:
         answers = pipe(TEXTS, labels, multi_label=multi_label, batch_size=3)
-        for answer, expected in zip(answers, literal(parts, CANDIDATES, multi_label), strict=True):
+        for answer, expected in zip(answers, literal(pipe, CANDIDATES, multi_label), strict=True):
             assert scores(answer) == pytest.approx(expected, rel=1e-5)
             assert answer["scores"] == sorted(answer["scores"], reverse=True)
     assert answers != uncalibrated
@@ -140,11 +135,11 @@ def test_ties_after_calibration_are_broken_by_uncalibrated_scores(num_seen, soft
     assert [answer.columns.tolist() for answer in forced] == [ranking[:1] for ranking in rankings]
 
 
-def test_a_label_threshold_takes_precedence_over_its_group_threshold(pipe, parts):
+def test_a_label_threshold_takes_precedence_over_its_group_threshold(pipe):
     thresholds = {"Iron": 0.875, "Milk, Human": 0.25, "Blood": 0.625, "Risk of Infection": 0.625, "Infant": 0.125}
     full = pipe(TEXTS, CANDIDATES)
     assert {len(answer["labels"]) for answer in full} == {5}
-    for labels in (CANDIDATES, LabelIndex.build(*parts, LabelSet.from_names(CANDIDATES))):
+    for labels in (CANDIDATES, index_of(pipe)):
         for answer, whole in zip(pipe(TEXTS, labels, threshold="stored", batch_size=3), full, strict=True):
             expected = {name: score for name, score in scores(whole).items() if score >= thresholds[name]}
             assert scores(answer) == pytest.approx(expected, rel=1e-6)
@@ -154,8 +149,8 @@ def test_a_label_threshold_takes_precedence_over_its_group_threshold(pipe, parts
     assert pipe(TEXTS[0], labels, threshold="stored", top_k=1)["labels"] == [second.lower()]
 
 
-def test_stored_thresholds_follow_the_model(pipe, parts):
-    model, processor = parts
+def test_stored_thresholds_follow_the_model(pipe):
+    model, processor = pipe.model, pipe.processor
     assert pipe(TEXTS, threshold="stored") != pipe(TEXTS)
     model.config.thresholds = {"seen": 0.0, "unseen": 0.0}
     model.set_labels(model.label_set.update("Iron", threshold=None).update("Infant", threshold=0), processor)
@@ -170,8 +165,8 @@ def test_stored_thresholds_follow_the_model(pipe, parts):
 
 @pytest.mark.parametrize("threshold", ["stored", 0.4, 1.0])
 @pytest.mark.parametrize("multi_label", [True, False])
-def test_top_k_selects_among_labels_above_their_threshold(pipe, parts, threshold, multi_label):
-    parts[0].config.calibration = CALIBRATIONS["platt"]
+def test_top_k_selects_among_labels_above_their_threshold(pipe, threshold, multi_label):
+    pipe.model.config.calibration = CALIBRATIONS["platt"]
     options = {"threshold": threshold, "multi_label": multi_label}
     passing = pipe(TEXTS, CANDIDATES, **options)
     forced = pipe(TEXTS, CANDIDATES, force_label=True, **options)
@@ -187,8 +182,8 @@ def test_top_k_selects_among_labels_above_their_threshold(pipe, parts, threshold
             assert top["scores"] == pytest.approx(answer["scores"][:2], rel=1e-5)
 
 
-def test_a_model_that_stores_the_rule_assigns_at_least_the_best_label(pipe, parts):
-    model, processor = parts
+def test_a_model_that_stores_the_rule_assigns_at_least_the_best_label(pipe):
+    model, processor = pipe.model, pipe.processor
     strict = LabelSet(replace(label, threshold=None) for label in model.label_set)
     model.set_labels(strict, processor)
     model.config.thresholds = {"seen": 1.0, "unseen": 1.0, "at_least": 1}
@@ -202,13 +197,13 @@ def test_a_model_that_stores_the_rule_assigns_at_least_the_best_label(pipe, part
     assert pipe(TEXTS[0], threshold="stored")["labels"] == []
 
 
-def test_texts_unlike_the_training_documents_are_noticed_once(pipe, parts, monkeypatch):
+def test_texts_unlike_the_training_documents_are_noticed_once(pipe, monkeypatch):
     said = []
     monkeypatch.setattr(
         pipeline_gile.logging, "get_logger", lambda name: SimpleNamespace(warning=said.append, warning_once=said.append)
     )
     best = sorted(answer["scores"][0] for answer in pipe(TEXTS))
-    config = parts[0].config
+    config = pipe.model.config
     config.usual_score = best[0] * 0.99
     pipe(TEXTS * 13)
     assert pipe.note_on_texts() == ""

@@ -1,6 +1,7 @@
 """Inputs of the pipeline: lists, columns, datasets, streams, and refused types."""
 
 import numpy as np
+import pandas
 import pytest
 from datasets import Dataset
 from torch.utils.data import Dataset as TorchDataset
@@ -15,6 +16,7 @@ def rows():
     return Dataset.from_dict({"text": TEXTS, "id": list(range(5))})
 
 
+TABLE = pandas.DataFrame({"text": TEXTS, "id": range(5)})
 STREAMS = {
     "generator": lambda: (text for text in TEXTS),
     "column of an IterableDataset": lambda: rows().to_iterable_dataset()["text"],
@@ -22,6 +24,7 @@ STREAMS = {
 }
 LISTS = {
     "column of a Dataset": lambda: rows()["text"],
+    "column of a DataFrame": lambda: TABLE["text"],
     "array": lambda: np.array(TEXTS),
     "values of a mapping": lambda: dict(enumerate(TEXTS)).values(),
 }
@@ -75,32 +78,15 @@ def test_a_dataset_is_read_lazily_and_has_a_length(pipe):
     assert [answer["sequence"] for answer in answers] == TEXTS
 
 
-def test_a_table_is_refused_as_texts_and_labels(pipe):
-    pandas = pytest.importorskip("pandas")
-    table = pandas.DataFrame({"text": TEXTS, "id": range(5)})
-    with pytest.raises(ValueError, match="got DataFrame instead of texts: pass the text column"):
-        pipe(table, CANDIDATES)
-    with pytest.raises(ValueError, match=r"candidate_labels must be names, .*, got DataFrame"):
-        pipe(TEXTS, table)
-    assert pipe(table["text"], CANDIDATES) == pipe(TEXTS, CANDIDATES)
-
-
-def test_a_lone_surrogate_is_refused_by_position(pipe):
-    texts = [*TEXTS[:2], "iron \ud83d"]
-    with pytest.raises(ValueError, match=r"text\[2\] has a lone surrogate, '\\ud83d' at position 5"):
-        pipe(texts, CANDIDATES)
-    with pytest.raises(ValueError, match=r"label_text\[1\] has a lone surrogate"):
-        pipe(TEXTS, ["Iron", "Milk \ude00"])
-
-
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
         (None, r"text\[2\] must be a text.*, got NoneType: .* drop rows without a text"),
         ({"text": "a", "id": 3}, r"text\[2\] must be a text.*, got dict: pass the text column"),
         (["blood", None], r"text\[2\] must be a text.*, got list"),
+        ("iron \ud83d", r"text\[2\] has a lone surrogate, '\\ud83d' at position 5"),
     ],
-    ids=["none", "row", "list"],
+    ids=["none", "row", "list", "surrogate"],
 )
 def test_an_invalid_text_is_refused_by_position(pipe, bad, message):
     texts = [*TEXTS[:2], bad]
@@ -115,35 +101,32 @@ def test_an_invalid_text_is_refused_by_position(pipe, bad, message):
 
 
 @pytest.mark.parametrize(
-    ("bad", "message"),
+    ("arguments", "message"),
     [
-        ({"text": "blood"}, r"text\[0\] must be a text.*, got dict: pass the text column"),
-        ([], "no texts to score: pass at least one"),
-        (KeyDataset([], "text"), "no texts to score: pass at least one"),
-        (rows().to_iterable_dataset(), "got IterableDataset instead of texts: pass the text column"),
-    ],
-)
-def test_containers_without_texts_are_refused(pipe, bad, message):
-    with pytest.raises(ValueError, match=message):
-        pipe(bad, CANDIDATES)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+        ({"inputs": {"text": "blood"}}, r"text\[0\] must be a text.*, got dict: pass the text column"),
+        ({"inputs": []}, "no texts to score: pass at least one"),
+        ({"inputs": KeyDataset([], "text")}, "no texts to score: pass at least one"),
+        ({"inputs": rows().to_iterable_dataset()}, "got IterableDataset instead of texts: pass the text column"),
+        ({"inputs": TABLE}, "got DataFrame instead of texts: pass the text column"),
+        ({"sequences": TEXTS}, "pass the texts either as inputs or as sequences, got both"),
+        ({"candidate_labels": TABLE}, r"candidate_labels must be names, .*, got DataFrame"),
+        ({"candidate_labels": " , "}, "no labels; at least one is required"),
+        ({"candidate_labels": 3}, "candidate_labels must be names"),
+        ({"inputs": "iron", "candidate_labels": ["Iron", ""]}, "row 2: the id is empty"),
+        ({"inputs": "iron", "candidate_labels": [["Iron"], ["Blood"]]}, "2 label lists: pass a list of as many texts"),
+        ({"inputs": ["iron", "milk"], "candidate_labels": [3, 4]}, "row 1: id must be str, got 3"),
+        ({"candidate_labels": ["Iron", "Milk \ude00"]}, r"label_text\[1\] has a lone surrogate"),
+        ({"candidate_labels": {"Iron": None}}, "description must be str, got None"),
         ({"top_k": 2.0}, "top_k must be a whole number, at least 1, got 2.0"),
+        ({"threshold": 2}, "threshold must be a probability between 0 and 1, got 2"),
         ({"threshold": "tuned"}, "got 'tuned'; or 'stored'"),
         ({"long_texts": "sum"}, "long_texts must be one of cut, max, mean, got 'sum'"),
         ({"topk": 3}, "has no option 'topk'; it has candidate_labels, multi_label, top_k, .* and batch_size"),
-        ({"candidate_labels": [3, 4]}, "row 1: id must be str, got 3"),
-        ({"candidate_labels": {"Iron": None}}, "description must be str, got None"),
     ],
-    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_invalid_options_are_refused(pipe, options, message):
-    texts = TEXTS[:2] if isinstance(options.get("candidate_labels"), list) else TEXTS
+def test_invalid_arguments_are_refused(pipe, arguments, message):
     with pytest.raises(ValueError, match=message):
-        pipe(texts, **options)
+        pipe(**({"inputs": TEXTS} | arguments))
 
 
 def test_a_model_in_training_is_put_in_evaluation_mode(make_model):

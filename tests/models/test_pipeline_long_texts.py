@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from answers import scores
 from transformers import pipeline
 
 from hf_gile.models import pipeline_gile
@@ -32,18 +33,6 @@ def pipe(request, make_model, make_pretrained):
     return pipeline("label-scoring", model=model, processor=processor)
 
 
-def scores(answer):
-    return dict(zip(answer["labels"], answer["scores"], strict=True))
-
-
-def logits_of_pieces(pipe, text):
-    """Returns `(P, C)` logits, computed separately for each piece."""
-    (pieces,) = pipe.processor.pieces(text)
-    words = pipe.processor(label_text=CANDIDATES, return_tensors="pt")
-    with torch.no_grad():
-        return torch.cat([pipe.model.gile(**pipe.processor.pad_documents([piece]), **words).logits for piece in pieces])
-
-
 def test_pieces_cover_the_text_and_respect_the_length_limit(pipe):
     processor = pipe.processor
     (pieces,) = processor.pieces(LONG)
@@ -63,7 +52,11 @@ def test_pieces_cover_the_text_and_respect_the_length_limit(pipe):
     ("long_texts", "options"), [("max", {"top_k": 2}), ("max", {"multi_label": False}), ("mean", {"threshold": 0.3})]
 )
 def test_a_label_gets_the_highest_or_mean_logit_of_the_pieces(pipe, long_texts, options):
-    logits = logits_of_pieces(pipe, LONG)
+    (pieces,) = pipe.processor.pieces(LONG)
+    words = pipe.processor(label_text=CANDIDATES, return_tensors="pt")
+    with torch.no_grad():
+        scored = [pipe.model.gile(**pipe.processor.pad_documents([piece]), **words).logits for piece in pieces]
+    logits = torch.cat(scored)
     logits = logits.amax(0) if long_texts == "max" else logits.mean(0)
     expected = logits.softmax(-1) if options.get("multi_label") is False else logits.sigmoid()
     ranking = sorted(zip(expected.tolist(), CANDIDATES, strict=True), reverse=True)

@@ -5,28 +5,17 @@ from itertools import pairwise
 
 import pytest
 import torch
-import transformers
-from huggingface_hub.errors import StrictDataclassError
 from papers.unit_loss import UnitLoss
 from torch.nn import functional
-from transformers import AutoModel, BertConfig
+from transformers import AutoModel
 
-from hf_gile import GileConfig, GileForSequenceClassification
+from hf_gile import GileForSequenceClassification
 from hf_gile.label_index import fingerprint
 from hf_gile.models import text_encoders_gile
 from hf_gile.training import GileLoss, model_from_text_encoder
 
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
 GOLD = torch.tensor([[0, 3], [1, -100], [2, 4]])
-SIZES = {
-    "vocab_size": 29,
-    "hidden_size": 12,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 17,
-    "max_position_embeddings": 41,
-    "initializer_range": 0.3,
-}
 RELATIVE = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False}
 BOTH_ENDS = {"bos_token_id": 2, "eos_token_id": 3}
 ENCODERS = {
@@ -36,19 +25,9 @@ ENCODERS = {
     "ModernBert": {"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3, **BOTH_ENDS},
     "Roberta": {"pad_token_id": 0},
 }
+WITHOUT_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 KINDS = ["transformer", "hierarchical_transformer"]
 EVERYTHING = {"bag_size": 5, "cosine_score": True, "label_rows": "full", "joint_layers": 2}
-
-
-def encoder_config(name):
-    return getattr(transformers, f"{name}Config")(**{**SIZES, **ENCODERS[name]})
-
-
-def pooled_by_hand(encoder, input_ids, mask):
-    """Returns the expected mean, computed separately for each text without padding."""
-    rows = zip(input_ids, mask.bool(), strict=True)
-    vectors = [encoder(input_ids=ids[is_token][None]).last_hidden_state[0].mean(0) for ids, is_token in rows]
-    return functional.normalize(torch.stack(vectors), dim=-1) * len(vectors[0]) ** 0.5
 
 
 def batch_of(processor):
@@ -65,11 +44,13 @@ def step(model, processor, **inputs):
 
 @pytest.mark.parametrize("name", ENCODERS)
 def test_encoders_are_loaded_unchanged_and_saved_with_the_model(tmp_path, make_pretrained, name):
-    model, processor = make_pretrained(encoder=encoder_config(name))
+    model, processor = make_pretrained(encoder={"kind": name, **ENCODERS[name]})
     encoder = AutoModel.from_pretrained(tmp_path / "encoder").eval()
     inputs = batch_of(processor)
     with torch.no_grad():
-        expected = pooled_by_hand(encoder, inputs["input_ids"], inputs["attention_mask"])
+        rows = zip(inputs["input_ids"], inputs["attention_mask"].bool(), strict=True)
+        means = [encoder(input_ids=ids[is_token][None]).last_hidden_state[0].mean(0) for ids, is_token in rows]
+        expected = functional.normalize(torch.stack(means), dim=-1) * len(means[0]) ** 0.5
         torch.testing.assert_close(model.gile.embed_texts(**inputs)[0], expected, rtol=1e-4, atol=1e-5)
         logits = model(**inputs).logits
     model.save_pretrained(tmp_path / "model")
@@ -87,8 +68,7 @@ def test_encoders_are_loaded_unchanged_and_saved_with_the_model(tmp_path, make_p
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_of_similar_length_are_encoded_together(make_pretrained, monkeypatch, kind):
-    exact = BertConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    model, processor = make_pretrained(kind, encoder=exact, pooling="attention", **EVERYTHING)
+    model, processor = make_pretrained(kind, encoder=WITHOUT_DROPOUT, pooling="attention", **EVERYTHING)
     expected_loss, expected = step(model, processor)
     read = []
     model.gile.text_encoder.transformer.register_forward_pre_hook(
@@ -149,7 +129,7 @@ def test_a_frozen_encoder_has_no_gradient_and_no_dropout(tmp_path, make_pretrain
 
 
 def test_labels_are_refreshed_periodically_without_gradients(make_pretrained):
-    model, processor = make_pretrained(encoder=BertConfig(**SIZES, hidden_dropout_prob=0.3))
+    model, processor = make_pretrained(encoder={"hidden_dropout_prob": 0.3})
     model.loss_function = UnitLoss(refresh_steps=3)
     encoder, read = model.gile.text_encoder, []
     encoder.transformer.register_forward_hook(lambda *_: read.append((torch.is_grad_enabled(), encoder.training)))
@@ -164,25 +144,21 @@ def test_labels_are_refreshed_periodically_without_gradients(make_pretrained):
     assert [torch.equal(first, second) for first, second in pairwise(encodings)] == [True, True, False]
 
 
-STEPS = {
-    "all terms": EVERYTHING,
-    "all terms, frozen": {**EVERYTHING, "freeze_text_encoder": True},
-    "windows": {"text_encoder_type": "hierarchical_transformer", "encoder_cell": "bigru", **EVERYTHING},
-}
-
-
-@pytest.mark.parametrize("options", STEPS.values(), ids=STEPS)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"freeze_text_encoder": True}, {"text_encoder_type": "hierarchical_transformer", "encoder_cell": "bigru"}],
+    ids=["transformer", "frozen", "windows"],
+)
 def test_chunked_losses_give_all_trained_weights_a_gradient(make_pretrained, options):
     # With DDP, processes wait for the gradients of all weights.
-    model, processor = make_pretrained(**options)
+    model, processor = make_pretrained(**options, **EVERYTHING)
     model.loss_function = UnitLoss(chunk_size=2)
     _, gradients = step(model, processor)
     assert gradients.keys() == {name for name, weight in model.named_parameters() if weight.requires_grad}
 
 
 def test_gradient_checkpointing_keeps_gradients(make_pretrained):
-    exact = BertConfig(**SIZES, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    model, processor = make_pretrained(encoder=exact)
+    model, processor = make_pretrained(encoder=WITHOUT_DROPOUT)
     model.loss_function = GileLoss(chunk_size=2)
     runs = []
     model.gile.text_encoder.transformer.encoder.layer[0].attention.register_forward_hook(lambda *_: runs.append(1))
@@ -197,8 +173,8 @@ def test_gradient_checkpointing_keeps_gradients(make_pretrained):
 
 def test_limits_stay_within_the_positions_of_the_encoder(make_pretrained, encoder_folder):
     assert model_from_text_encoder(encoder_folder()).config.text_config.max_words == 41
-    assert model_from_text_encoder(encoder_folder(encoder_config("MPNet"))).config.text_config.max_words == 39
-    folder = encoder_folder(encoder_config("Roberta"))  # whose positions start after the padding index
+    assert model_from_text_encoder(encoder_folder("MPNet", **ENCODERS["MPNet"])).config.text_config.max_words == 39
+    folder = encoder_folder("Roberta", **ENCODERS["Roberta"])  # whose positions start after the padding index
     model = model_from_text_encoder(folder).eval()
     assert model.config.text_config.max_words == 40
     assert model.gile.project_texts(torch.full((1, 40), 5)).isfinite().all()
@@ -208,34 +184,3 @@ def test_limits_stay_within_the_positions_of_the_encoder(make_pretrained, encode
     model_from_text_encoder(folder, label_encoder_type="mean", max_label_words=41)
     with pytest.raises(ValueError, match=r"reads at most 40 tokens, got 41; .*truncation=True"):
         model.gile.project_texts(torch.full((1, 41), 5))
-
-
-REFUSED = {
-    "reads no texts": (
-        {"text_encoder_config": {"model_type": "vit"}},
-        "describes a 'vit', which is not a text encoder",
-    ),
-    "word dropout": ({"word_dropout": 0.5}, "word_dropout=0.5 would have no effect without word vectors"),
-    "sizes": (
-        {
-            "cosine_score": True,
-            "label_encoder_type": "mean",
-            "text_encoder_type": "hierarchical_transformer",
-            "encoder_cell": "gru",
-            "hidden_size": 7,
-        },
-        "of sizes 7 and 12",
-    ),
-    "linear": (
-        {"output_layer": "linear", "label_rows": "full", "label_encoder_type": "mean"},
-        "a linear unit reads no labels",
-    ),
-}
-
-
-@pytest.mark.parametrize(("options", "message"), REFUSED.values(), ids=REFUSED)
-def test_incompatible_fields_are_refused_by_name(options, message):
-    fields = {"text_encoder_type": "transformer", "text_encoder_config": BertConfig(**SIZES), "pooling": "mean"}
-    fields |= {"label_encoder_type": "text_encoder"}
-    with pytest.raises((StrictDataclassError, ValueError), match=message):
-        GileConfig(**fields | options)

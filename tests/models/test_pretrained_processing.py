@@ -3,33 +3,20 @@
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import (
-    AutoProcessor,
-    BertConfig,
-    BertTokenizer,
-    PreTrainedTokenizerFast,
-)
+from transformers import AutoProcessor, BertConfig, PreTrainedTokenizerFast
 
 from hf_gile import GileConfig, GileProcessor
 from hf_gile.settings import only_read
 
-VOCABULARY = [
-    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "breast", "milk", "heart", "fail", "##ing", "##ed", "iron", "was", "blood"),
-    *(",", ".", "!", ":", "a", "[MASK]"),
-]
 PAD, UNK, CLS, SEP = range(4)
 
 
 @pytest.fixture
-def pieces():
-    return BertTokenizer(vocab={word: row for row, word in enumerate(VOCABULARY)})
+def ids(pieces):
+    return lambda *words: pieces.convert_tokens_to_ids([*words])
 
 
-def ids(*words):
-    return [VOCABULARY.index(word) for word in words]
-
-
-def config_of(kind="transformer", vocab_size=19, **limits):
+def config_of(kind="transformer", vocab_size=27, **limits):
     encoder = BertConfig(vocab_size=vocab_size, hidden_size=12, num_hidden_layers=2, num_attention_heads=2)
     return GileConfig(text_encoder_config=encoder, **only_read(text_encoder_type=kind, **limits))
 
@@ -54,12 +41,12 @@ def test_limits_count_special_tokens_as_the_tokenizer_does(flat, pieces):
     assert flat([""])["input_ids"] == [[CLS, SEP]]
 
 
-def test_labels_keep_unknown_words_and_are_cut_before_special_tokens(flat):
+def test_labels_keep_unknown_words_and_are_cut_before_special_tokens(flat, ids):
     labels = flat(label_text=["Zebrafish milk", "\u200b", "Milk: milk, milk"])["label_input_ids"]
     assert labels == [[CLS, UNK, *ids("milk"), SEP], [CLS, UNK, SEP], [CLS, *ids("milk", ":", "milk"), SEP]]
 
 
-def test_windows_hold_as_many_whole_sentences_as_fit(windows):
+def test_windows_hold_as_many_whole_sentences_as_fit(windows, ids):
     document = "Iron was. Blood. Milk failed. Heart. A."
     assert windows([document])["input_ids"] == [
         [
@@ -70,7 +57,7 @@ def test_windows_hold_as_many_whole_sentences_as_fit(windows):
     ]
 
 
-def test_a_sentence_longer_than_a_window_continues_in_the_next_window(windows):
+def test_a_sentence_longer_than_a_window_continues_in_the_next_window(windows, ids):
     document = ["milk", "a iron was blood heart milk a", "iron", ""]
     assert windows([document])["input_ids"][0] == [
         [CLS, *ids("milk"), SEP],
@@ -79,7 +66,7 @@ def test_a_sentence_longer_than_a_window_continues_in_the_next_window(windows):
     ]
 
 
-def test_windows_are_cut_at_the_limit_and_padded(windows):
+def test_windows_are_cut_at_the_limit_and_padded(windows, ids):
     batch = windows(["a a a a a a a a a a a a a a a a a a a a a a", "a.", ""], return_tensors="pt")
     assert batch["input_ids"].shape == (3, 3, 7)
     assert batch["attention_mask"].sum(-1).tolist() == [[7, 7, 7], [4, 0, 0], [2, 0, 0]]
@@ -98,9 +85,9 @@ def test_a_saved_processor_gives_the_same_tokens(tmp_path, pieces, kind):
 
 
 def test_a_tokenizer_may_have_fewer_tokens_than_the_encoder_but_not_more(pieces):
-    GileProcessor.for_config(pieces, config_of(vocab_size=len(VOCABULARY) + 7))
-    with pytest.raises(ValueError, match=r"has vocab_size=19, but the model needs vocab_size=17: .*pretrained encoder"):
-        GileProcessor.for_config(pieces, config_of(vocab_size=17))
+    GileProcessor.for_config(pieces, config_of(vocab_size=len(pieces) + 7))
+    with pytest.raises(ValueError, match=r"has vocab_size=27, but the model needs vocab_size=25: .*pretrained encoder"):
+        GileProcessor.for_config(pieces, config_of(vocab_size=25))
     other = config_of()
     other.text_config.pad_token_id = 5
     with pytest.raises(ValueError, match="has pad_token_id=0, but the model needs pad_token_id=5"):
@@ -115,7 +102,7 @@ def test_tokenizers_for_another_encoder_type_are_refused(pieces, tokenizer):
         GileProcessor(PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE({"a": 0}, []))))
 
 
-def test_every_text_label_and_window_starts_with_its_prompt(pieces):
+def test_every_text_label_and_window_starts_with_its_prompt(pieces, ids):
     prompts = {"text_prompt": "iron: ", "label_prompt": "milk: "}
     processor = GileProcessor.for_config(pieces, config_of(max_words=7, max_label_words=6), **prompts)
     batch = processor(["Heart failing!", ""], label_text=["blood a a a"])

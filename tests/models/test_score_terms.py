@@ -5,11 +5,8 @@ from collections import Counter
 
 import pytest
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from papers.literal import literal_scores
-from papers.token_weights import set_token_weights
 from papers.unit_loss import UnitLoss
-from torch.nn import functional
 
 from hf_gile import (
     GileConfig,
@@ -27,7 +24,6 @@ from hf_gile.training.losses import project_vectors
 
 B, L = 3, 17
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
-GOLD = torch.tensor([[0, 3], [1, -100], [2, 4]])
 TERMS = {
     "bag alone": {"cosine_score": True, "bag_size": 5, "hidden_size": 11},
     "all": {"cosine_score": True, "bag_size": 5, "label_rows": "full", "joint_layers": 3},
@@ -86,13 +82,6 @@ class TestBag:
             )
             torch.testing.assert_close(vector, total / total.square().mean().sqrt())
 
-    def test_the_bag_of_an_empty_text_is_zero_with_finite_gradients(self, bag):
-        texts = torch.tensor([[0, 0], [5, 0]])
-        vectors = bag(texts, texts != 0)
-        assert vectors[0].eq(0).all()
-        vectors.sum().backward()
-        assert all(weight.grad.isfinite().all() for weight in bag.parameters())
-
     def test_sparse_gradients_equal_dense_gradients(self, bag):
         texts = torch.tensor([[3, 4, 3, 18], [7, 3, 0, 0]])
         upstream = torch.randn(2, 5, dtype=torch.double)
@@ -104,31 +93,10 @@ class TestBag:
             assert gradient.is_sparse
             torch.testing.assert_close(gradient.to_dense(), expected)
 
-    def test_a_bag_starts_as_the_cosine_of_tf_idf_vectors(self):
-        config = GileConfig(vocab_size=19, bag_size=4001, cosine_score=True, embedding_size=3)
-        model = GileForSequenceClassification(config).gile
-        idf = torch.rand(19).double() + 0.5
-        idf[2] = 0
-        set_token_weights(model, idf.log())
-        texts = torch.tensor([[3, 4, 3, 18, 2], [7, 4, 3, 2, 2], [9, 9, 2, 0, 0]])
-        vectors = model.bag(texts, texts != 0) / 4001**0.5
-        tf_idf = torch.zeros(3, 19)
-        for row, text in enumerate(texts.tolist()):
-            for token, count in Counter(filter(None, text)).items():
-                tf_idf[row, token] = (1 + math.log(count)) * idf[token]
-        tf_idf = functional.normalize(tf_idf, dim=-1)
-        torch.testing.assert_close(vectors @ vectors.T, tf_idf @ tf_idf.T, rtol=0, atol=0.06)
-
-    def test_word_level_models_may_have_a_bag(self, make_model, label_set):
-        model, processor = make_model("han", bag_size=3, cosine_score=True, label_rows="full")
-        with torch.no_grad():
-            scores = model(**texts_of(processor)).logits
-            for row, text in enumerate(TEXTS):
-                torch.testing.assert_close(model(**texts_of(processor, [text])).logits[0], scores[row])
-            towers = model.gile(**processor(TEXTS, label_text=label_set.texts, return_tensors="pt")).logits
-        torch.testing.assert_close(scores, towers)  # rows start at zero
+    def test_a_bag_needs_words(self, make_model):
+        model, _ = make_model(bag_size=3, cosine_score=True)
         with pytest.raises(ValueError, match=r"config.bag_size needs input_ids"):
-            model(inputs_embeds=torch.ones(*[2] * texts_of(processor)["input_ids"].dim(), 7))
+            model(inputs_embeds=torch.ones(2, 2, 7))
 
 
 class TestLabelRows:
@@ -198,23 +166,6 @@ def test_initialization_fields_are_refused_when_weights_are_loaded(make_model, t
             kind.from_pretrained(tmp_path, **{name: value})
     with_cosine = GileForSequenceClassification.from_pretrained(tmp_path, cosine_score=True, cosine_scale=5.0)
     assert with_cosine.gile.output_layer.cosine.factors.scale.tolist() == [5.0, 5.0]  # of new weights
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ({"new": {}}, "got 'new'"),
-        ({"rare": {"joint": 2.0}}, r"term_weights has unseen \(labels are seen if they have label_rows\), got 'rare'"),
-        ({"unseen": 2.0}, "got 'unseen': 2.0"),
-        ({"seen": {"joint": 2.0}}, "labels are seen if they have label_rows"),
-        ({"unseen": {"rows": 2.0}}, "has 'rows'; terms of this score are joint, cosine, offset"),
-        ({"unseen": {"joint": math.nan}}, "must be a number from .* got nan"),
-        ({"unseen": {"joint": "2"}}, "must be a number from .* got '2'"),
-    ],
-)
-def test_term_weights_without_effect_are_refused(weights, message):
-    with pytest.raises(StrictDataclassError, match=message):
-        GileConfig(bag_size=3, cosine_score=True, term_weights=weights)
 
 
 def test_a_label_with_a_row_has_weights_between_those_of_rare_and_of_seen_labels():

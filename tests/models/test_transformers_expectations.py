@@ -4,47 +4,20 @@ import accelerate
 import peft
 import pytest
 import torch
-from transformers import BertConfig, TorchAoConfig
+from transformers import TorchAoConfig
 from transformers.utils import logging as transformers_logging
 
-from hf_gile import GileConfig, GileForSequenceClassification, GileModel, Label, LabelSet
+from hf_gile import GileForSequenceClassification, Label, LabelSet
 from hf_gile.models.lexical_gile import LexicalFeatures, list_features, pad_features
-
-WORDS = torch.tensor([[3, 7], [5, 0], [11, 2]])
-BERT = {
-    "vocab_size": 29,
-    "hidden_size": 12,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 17,
-    "max_position_embeddings": 41,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
 
 
 @pytest.fixture
-def make():
-    """Creates a tiny classifier with three stored labels, in evaluation mode."""
+def make(make_model, make_pretrained):
+    """Creates a tiny classifier with stored labels, in evaluation mode."""
 
     def make_classifier(kind, **fields):
-        if kind == "transformer":
-            encoder = BertConfig(**BERT)
-            encoder_fields = {"text_encoder_config": encoder, "pooling": "mean", "max_words": 41, "max_label_words": 2}
-            encoder_fields["label_encoder_type"] = "text_encoder"
-        else:
-            encoder_fields = {"vocab_size": 29, "embedding_size": 7, "hidden_size": 5, "attention_size": 3}
-        if "output_layer" not in fields:
-            encoder_fields["joint_size"] = 6
-        torch.manual_seed(0)
-        config = GileConfig(text_encoder_type=kind, num_labels=3, label_length=2, **encoder_fields, **fields)
-        model = GileForSequenceClassification(config)
-        model.label_input_ids.copy_(WORDS)
-        with torch.no_grad():  # biases start at zero
-            for name, parameter in model.named_parameters():
-                if name.endswith("bias"):
-                    parameter.normal_()
-        return model.eval()
+        make_parts = make_pretrained if kind == "transformer" else make_model
+        return make_parts(kind, **fields)[0]
 
     return make_classifier
 
@@ -53,7 +26,7 @@ def documents(kind, documents=3, sentences=2, words=5):
     """Returns random documents; the last has no words, the first is padded."""
     shape = (documents, sentences, words) if kind == "han" else (documents, words)
     torch.manual_seed(1)
-    ids = torch.randint(1, 29, shape)
+    ids = torch.randint(1, 24, shape)
     mask = torch.ones_like(ids)
     mask[0, ..., words // 2 :] = 0
     mask[-1] = 0
@@ -102,51 +75,25 @@ def test_word_encoders_say_that_they_have_no_hidden_states(make, monkeypatch):
     assert messages == ["output_hidden_states: only pretrained encoders have hidden states to return"]
 
 
-@pytest.mark.parametrize(("kind", "model_class"), [("wan", GileForSequenceClassification), ("transformer", GileModel)])
-def test_only_pretrained_encoders_support_activation_checkpointing(make, kind, model_class):
-    model = model_class(make(kind).config)
-    assert model.supports_gradient_checkpointing is (kind == "transformer")
+def test_word_encoders_do_not_support_activation_checkpointing(make):
+    model = make("wan")
+    assert not model.supports_gradient_checkpointing
     enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)  # old name
-    if kind == "transformer":
-        enable()
-        assert any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
-        return
     with pytest.raises(ValueError, match=r"does not support (activation|gradient) checkpointing"):
         enable()
-
-
-class TextTower(torch.nn.Module):
-    def __init__(self, model):
-        super().__init__()
-        self.model = model
-
-    def forward(self, input_ids, attention_mask):
-        return self.model.gile.project_texts(input_ids, attention_mask)
-
-
-class Scores(TextTower):
-    def forward(self, input_ids, attention_mask):
-        return self.model(input_ids, attention_mask).logits
-
-
-def exported(module, inputs):
-    """Exports a program for any number and length of documents."""
-    sizes = dict.fromkeys(range(inputs["input_ids"].dim()), torch.export.Dim.DYNAMIC)
-    arguments = tuple(inputs.values())
-    return torch.export.export(module, arguments, dynamic_shapes=(sizes, sizes)).module()
 
 
 def test_exporting_requires_computed_label_codes(make):
     with pytest.raises(
         ValueError, match=r"call it once, in evaluation mode and without gradients, before torch\.export"
     ):
-        exported(Scores(make("wan")), documents("wan"))
+        torch.export.export(make("wan"), (), documents("wan"))
 
 
 @pytest.mark.parametrize("kind", ["wan", pytest.param("transformer", marks=pytest.mark.slow)])
 def test_compiled_towers_are_a_single_graph_at_any_size(make, kind):
     torch.compiler.reset()
-    tower = TextTower(make(kind))
+    tower = make(kind).gile.project_texts
     graphs = []
 
     def count(graph, inputs):

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,16 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoModelForSequenceClassification, AutoProcessor
+from transformers import (
+    CONFIG_MAPPING,
+    PROCESSOR_MAPPING,
+    AutoConfig,
+    AutoModel,
+    AutoModelForSequenceClassification,
+    AutoProcessor,
+    dynamic_module_utils,
+    pipeline,
+)
 
 import hf_gile
 from hf_gile import GileConfig, GileForSequenceClassification, Label, LabelScoringPipeline, LabelSet
@@ -22,24 +32,20 @@ TEXTS = ["Breast milk and iron. The heart.", ""]
 CLEAN_ROOM = """
 import json, sys
 sys.modules["hf_gile"] = None
-from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoProcessor, pipeline
+from transformers import AutoModelForSequenceClassification, AutoProcessor, pipeline
 
 trust, answers, request = {"trust_remote_code": True}, {}, json.load(sys.stdin)
 texts = request["texts"]
 for folder, options in request["folders"].items():
-    assert type(AutoConfig.from_pretrained(folder, **trust)).__name__ == "GileConfig"
     processor = AutoProcessor.from_pretrained(folder, **trust)
-    towers = AutoModel.from_pretrained(folder, **trust).eval()
     model = AutoModelForSequenceClassification.from_pretrained(folder, **trust).eval()
     inputs = processor(texts, return_tensors="pt", **options)
-    towers.project_texts(**{name: inputs[name] for name in ("input_ids", "attention_mask")}, **options)
     zero_shot = pipeline("zero-shot-classification", model=folder, **trust)
     labels = {} if options else {"candidate_labels": model.label_set}
     scored = zero_shot(texts, batch_size=2, **labels, **options)
     ours = pipeline("label-scoring", model=model, processor=processor)
     assert ours(texts, batch_size=2, **labels, **options) == scored
     classify = pipeline("text-classification", model=folder, **trust)
-    assert [type(pipe).__name__ for pipe in (zero_shot, classify)] == ["LabelScoringPipeline", "StoredLabelsPipeline"]
     classified = classify(texts, top_k=None, batch_size=2, **options)
     logits = model(**inputs).logits.tolist()
     answers[folder] = {"logits": logits, "scored": scored, "classified": classified}
@@ -156,3 +162,46 @@ def test_missing_weights_of_a_checkpoint_are_initialized(tmp_path, make_model):
         assert tensor.abs().max() < 100
         if name in partial:
             assert torch.equal(tensor, partial[name])
+
+
+def remote_modules():
+    return [name for name in sys.modules if name.split(".")[0] == "transformers_modules"]
+
+
+@pytest.fixture
+def without_package(monkeypatch, tmp_path):
+    """Removes the registration of hf_gile, as in a process that has not imported it."""
+    monkeypatch.delitem(CONFIG_MAPPING._extra_content, "gile")
+    for config in [config for config in PROCESSOR_MAPPING._extra_content if issubclass(config, GileConfig)]:
+        monkeypatch.delitem(PROCESSOR_MAPPING._extra_content, config)
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.syspath_prepend(tmp_path / "modules")
+    for name in remote_modules():
+        monkeypatch.delitem(sys.modules, name)
+    yield
+    for name in remote_modules():
+        del sys.modules[name]
+
+
+@pytest.mark.slow
+def test_two_model_folders_run_separate_code(without_package, make_model, tmp_path):
+    model, processor = make_model()
+    model.save_pretrained(tmp_path / "a" / "model")
+    processor.save_pretrained(tmp_path / "a" / "model")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    changed = ("scoring_gile.py", "pipeline_gile.py")
+    for name in ("a", "b"):
+        for file in changed:
+            with (tmp_path / name / "model" / file).open("a") as opened:
+                opened.write(f"\nFOLDER = {name!r}\n")
+    for name in ("a", "b"):
+        options = {"pretrained_model_name_or_path": str(tmp_path / name / "model"), "trust_remote_code": True}
+        pipe = pipeline("zero-shot-classification", options["pretrained_model_name_or_path"], trust_remote_code=True)
+        models = [auto.from_pretrained(**options) for auto in (AutoConfig, AutoModel)] + [pipe.model]
+        # A processor and a pipeline do not use all files.
+        for loaded in [*models, pipe.processor, pipe]:
+            module = sys.modules[type(loaded).__module__]
+            assert module.__name__.startswith("transformers_modules.model.")
+            for file in (Path(module.__file__).with_name(file) for file in changed):
+                if file.is_file() or loaded in models:
+                    assert file.read_text().endswith(f"FOLDER = {name!r}\n"), type(loaded).__name__
