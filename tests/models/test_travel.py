@@ -24,6 +24,7 @@ from transformers import (
 
 import hf_gile
 from hf_gile import GileConfig, GileForSequenceClassification, Label, LabelScoringPipeline, LabelSet
+from hf_gile.training import distill, teach
 
 MODELS = Path(hf_gile.__file__).parent / "models"
 TEXTS = ["Breast milk and iron. The heart.", ""]
@@ -62,6 +63,10 @@ def test_every_kind_of_model_scores_without_hf_gile_installed(tmp_path, make_mod
         "tokens": make_pretrained("hierarchical_transformer", lexical=True, label_rows="full"),
         "languages": make_pretrained(languages=["de", "en"], labels=LabelSet(labels)),
     }
+    teacher = make_pretrained(output_layer="bilinear", cosine_score=True, freeze_text_encoder=True)
+    texts = [f"{text} {number}" for text in TEXTS for number in range(30)]
+    fast = distill(*teacher, texts, teach(*teacher, texts))
+    models["static"] = fast.model, fast.processor
     models["words"][0].config.calibration = {"seen": {"method": "platt", "scale": 0.5, "offset": -1.0}}
     folders = {str(tmp_path / name): {"language": "en"} if name == "languages" else {} for name in models}
     for folder, (model, processor) in zip(folders, models.values(), strict=True):
