@@ -72,7 +72,7 @@ def dense_layer(model: GileForSequenceClassification) -> DenseLayer:
     or tanh, as in the default of `hf-gile train`: tanh is linear for small numbers.
 
     Raises:
-        ValueError: If the text encoder, the pooling, a bag or the terms cannot be represented by such a layer.
+        ValueError: If the text encoder, the pooling or the terms cannot be represented by such a layer.
     """
     config = model.config
     text = config.text_config
@@ -81,8 +81,6 @@ def dense_layer(model: GileForSequenceClassification) -> DenseLayer:
             "Sentence Transformers needs a pretrained encoder with mean, sum or cls pooling, got "
             f"text_encoder_type {text.text_encoder_type!r} with pooling {text.pooling!r}"
         )
-    if config.bag_size:
-        raise ValueError(f"bag_size {config.bag_size}: Sentence Transformers cannot represent a bag of tokens")
     if config.output_layer != "linear" and config.joint_layers > 1:
         raise ValueError(f"joint_layers {config.joint_layers}: text codes must be computed by a single layer")
     layer = model.gile.output_layer.cpu()

@@ -33,7 +33,6 @@ LARGEST: dict[str, int] = {
     "attention_size": 1 << 16,
     "joint_size": 1 << 17,
     "joint_layers": 1000,
-    "bag_size": 1 << 16,
     "label_length": 1 << 16,
     "max_words": 1 << 24,
     "max_sentences": 1 << 20,
@@ -69,7 +68,7 @@ _QUANTIZATIONS = ("awq", "bitsandbytes", "compressed-tensors", "gptq", "hqq", "q
 SENTENCE_ENCODERS = ("hnn", "han", "hierarchical_transformer")
 PRETRAINED_ENCODERS = ("transformer", "hierarchical_transformer", "static")
 _WITHOUT_CELL = ("nn", "transformer", "static")
-_MAY_BE_ZERO = ("num_vectors", "bag_size", "label_length", "row_words", "neighbours")
+_MAY_BE_ZERO = ("num_vectors", "label_length", "row_words", "neighbours")
 
 
 def read_json_object(file: str | os.PathLike[str]) -> dict[str, Any]:

@@ -159,7 +159,7 @@ class GileTextConfig(PreTrainedConfig):
 
     @property
     def encoder_size(self) -> int:
-        """Size of the output of the text encoder: h without its bag."""
+        """Size of the output of the text encoder."""
         if self.text_encoder_type == "nn":
             return self.embedding_size
         if self.text_encoder_type in ("transformer", "static") or self.encoder_cell == "none":
@@ -230,10 +230,8 @@ class GileConfig(PreTrainedConfig):
             Table 2), `"bilinear_yh15"`, act(E U) V h ([YH15]), and `"linear"`, the typical linear unit of Eq. 3, which
             scores only the labels it was trained on.
         label_encoder_type: Encoder of labels: `"mean"`, the mean of word vectors (section 2.2), or `"text_encoder"`.
-        bag_size: Size of trained token vectors; 0 for none. Their weighted sum (`TokenBag`) is appended to h and e, so
-            that words shared by text and label have an effect from the start.
-        cosine_score: Whether the score has terms `c cos(h, e)`, separately for the encoder and the bag part of h and e.
-        cosine_scale: Initial value of c in these terms.
+        cosine_score: Whether the score has a term `c cos(h, e)`.
+        cosine_scale: Initial value of c in this term.
         lexical: Whether the score has lexical terms in evaluation: "match", the words and word parts that a whole
             document shares with a text of the label, weighted by idf; "coverage", above 0 if the document has all words
             of a name (`Postings`); "title", 1 if its title has them; and "words", the word weights of stored labels, if
@@ -294,7 +292,6 @@ class GileConfig(PreTrainedConfig):
     text_config: Any = None  # always a GileTextConfig after __post_init__
     output_layer: Literal["gile", "only_label", "only_input", "bilinear", "bilinear_yh15", "linear"] = "gile"
     label_encoder_type: Literal["mean", "text_encoder"] = "mean"
-    bag_size: int = 0
     lexical: bool = False
     term_weights: dict[str, Any] = field(default_factory=dict)
     cosine_score: bool = False
@@ -399,13 +396,13 @@ class GileConfig(PreTrainedConfig):
     @property
     def document_size(self) -> int:
         """Size H of the document vector h."""
-        return self.text_config.encoder_size + self.bag_size
+        return self.text_config.encoder_size
 
     @property
     def label_size(self) -> int:
         """Size D of the label vector e."""
         text = self.text_config
-        return self.bag_size + (text.encoder_size if self.label_encoder_type == "text_encoder" else text.embedding_size)
+        return text.encoder_size if self.label_encoder_type == "text_encoder" else text.embedding_size
 
     @property
     def pools_labels(self) -> bool:
@@ -464,15 +461,15 @@ class GileConfig(PreTrainedConfig):
 
     def validate_terms(self) -> None:
         """Checks that the terms of the score fit the vectors of the model, and that fields have an effect."""
-        sizes = self.text_config.encoder_size, self.label_size - self.bag_size
+        sizes = self.document_size, self.label_size
         if self.output_layer == "linear" and (self.cosine_score or self.label_rows or self.lexical):
             raise ValueError(
                 "a linear unit reads no labels: cosine_score, label_rows and lexical need a joint embedding"
             )
-        if self.cosine_score and not self.bag_size and sizes[0] != sizes[1]:
+        if self.cosine_score and sizes[0] != sizes[1]:
             raise ValueError(
                 f"cosine_score compares h and e, of sizes {sizes[0]} and {sizes[1]}: make the sizes equal "
-                "(label_encoder_type 'text_encoder'), or a bag_size"
+                "(label_encoder_type 'text_encoder')"
             )
         if self.joint_layers > 1 and self.output_layer != "gile":
             raise ValueError(f"joint_layers needs output_layer 'gile', got {self.output_layer!r}")

@@ -148,7 +148,7 @@ def embed_stored_labels(model: PreTrainedModel) -> Tensor:
     with torch.autocast(model.device.type, enabled=False):
         for tokens, part in zip(model.label_input_ids.split(LABELS_AT_ONCE), pooled.split(LABELS_AT_ONCE), strict=True):
             mask = tokens != model.config.text_config.pad_token_id
-            vectors.append(model.gile.with_bag(model.gile.read_labels(None, tokens, mask, part)[0], tokens, mask))
+            vectors.append(model.gile.read_labels(None, tokens, mask, part)[0])
     return torch.cat(vectors)
 
 

@@ -38,7 +38,7 @@ from .mixture_gile import Rows, RowTable
 from .pretrained_gile import GilePreTrainedModel
 from .processing_gile import WRONG_PIPELINE, GileProcessor, check_processor
 from .saving_gile import find_file
-from .scoring_gile import JointInputLabelEmbedding, LinearOutput, Neighbours, TokenBag
+from .scoring_gile import JointInputLabelEmbedding, LinearOutput, Neighbours
 from .stored_labels_gile import StoredLabels, compute_state
 from .text_encoders_gile import PRETRAINED, StaticEncoder, WordEncoder, mean_of_words, rms_normalized
 
@@ -116,7 +116,6 @@ class GileModel(GilePreTrainedModel):
         self.text_encoder = self.make_text_encoder(config)
         encoder = getattr(self.text_encoder, "transformer", None)
         self.supports_gradient_checkpointing = getattr(encoder, "supports_gradient_checkpointing", False)
-        self.bag = TokenBag(config) if config.bag_size else None
         self.label_rows: Any = None  # table of rows of stored labels
         self.word_rows: Any = None
         self.neighbours: Any = None
@@ -171,7 +170,7 @@ class GileModel(GilePreTrainedModel):
             inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
             language: Language of the documents; optional if there is only one.
             pooled_embeds: `(B, P)`, or `(B, S, P)` for windows, precomputed output of the pretrained encoder for these
-                documents (`hf_gile.training.add_pooled_embeds`). A bag also needs `input_ids`.
+                documents (`hf_gile.training.add_pooled_embeds`).
             hidden_states: List to which those of each layer of a pretrained encoder are added, as in `GileModelOutput`.
 
         Returns:
@@ -211,16 +210,7 @@ class GileModel(GilePreTrainedModel):
             retained = torch.rand(len(positions), len(distinct), device=positions.device) >= text.word_dropout
             mask = mask & retained.gather(1, positions.flatten(1)).view(mask.shape)
         inputs = (input_ids, mask, inputs_embeds, pooled_embeds, language, hidden_states)
-        document, attentions = self.text_encoder(*inputs)
-        return self.with_bag(document, input_ids, mask), attentions
-
-    def with_bag(self, vectors: Tensor, input_ids: Tensor | None, mask: Tensor | None) -> Tensor:
-        """Appends bag vectors to encoder vectors, if the model has a bag."""
-        if self.bag is None:
-            return vectors
-        if input_ids is None or mask is None:
-            raise ValueError("config.bag_size needs input_ids, which inputs_embeds and pooled_embeds do not replace")
-        return torch.cat([vectors, self.bag(input_ids.flatten(1), mask.flatten(1))], dim=-1)
+        return self.text_encoder(*inputs)
 
     def _check_pooled(self, pooled: Tensor, input_ids: Tensor | None) -> None:
         """Refuses precomputed outputs that the model cannot use, or that do not match the other inputs."""
@@ -261,14 +251,14 @@ class GileModel(GilePreTrainedModel):
         else:
             inputs = {"input_ids": label_input_ids, "mask": mask}
             vectors = run_by_language(self.config, label_language, inputs, self.read_labels)[0]
-        return self.with_bag(vectors, label_input_ids, mask)
+        return vectors
 
     def read_labels(
         self, language: str | None, input_ids: Tensor, mask: Tensor, pooled: Tensor | None = None
     ) -> tuple[Tensor, ...]:
         """Encodes labels of a language by the text encoder, `(L, H)`; `pooled` is as in `WordEncoder.forward`."""
-        if pooled is None and isinstance(self.text_encoder, StaticEncoder):
-            pooled = self.text_encoder.pool_labels(input_ids, mask)
+        if pooled is None and self.config.text_config.reads_pretrained:
+            pooled = self.text_encoder.pool_labels(input_ids, mask, language)
         if self.config.text_config.reads_sentences:  # a label is a single sentence
             input_ids = input_ids[:, None]
             mask = mask[:, None]
@@ -340,7 +330,7 @@ class GileModel(GilePreTrainedModel):
         if isinstance(reader, StaticEncoder):
             reader = None  # the label vectors are constant
         projection = layer.input_projection if layer.projects_labels else layer.label_projection
-        parts = (projection, layer.label_layers, self.bag, layer.cosine, reader)
+        parts = (projection, layer.label_layers, layer.cosine, reader)
         return [parameter for part in parts if part is not None for parameter in part.parameters()]
 
     @torch.no_grad()

@@ -20,12 +20,12 @@ from .labels_gile import LABELS_FILE
 from .lexical_gile import WordRows, WordWeights
 from .mixture_gile import RowTable
 from .saving_gile import SavedTogether, load_checked
-from .scoring_gile import BagEmbedding, BiasUnit, ClassificationUnit, CosineScale, ZeroEmbedding
+from .scoring_gile import BiasUnit, ClassificationUnit, CosineScale, ZeroEmbedding
 from .stored_labels_gile import StoredLabels, check_finite
 from .text_encoders_gile import StaticEncoder
 
 _INITIALIZED = {
-    "cosine_scale": "cosine.factors.scale",
+    "cosine_scale": "cosine.factor.scale",
     "embedding_std": "text_encoder.word_embeddings.weight",
     "label_prior": "classifier.bias",
 }
@@ -58,8 +58,6 @@ class GilePreTrainedModel(SavedTogether, PreTrainedModel):
                 init.zeros_(table)
         elif isinstance(module, StoredLabels):
             init.constant_(module.input_ids, self.config.text_config.pad_token_id)
-        elif isinstance(module, BagEmbedding):
-            init.normal_(module.weight, std=module.embedding_dim**-0.5)
         elif isinstance(module, CosineScale):
             init.constant_(module.scale, self.config.cosine_scale)
         elif isinstance(module, WordWeights):

@@ -72,6 +72,8 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         lexical: Whether to return `lexical_ids` and `lexical_counts` of documents.
         text_prompt: Prompt of the pretrained encoder for texts, such as `"query: "`.
         label_prompt: Prompt of the pretrained encoder for labels.
+        label_frame: Words before a label that make it a text, such as "A text about ". A label is then read twice, and
+            its vector is the mean.
 
     Raises:
         ValueError: If the tokenizer has no padding token, a limit is below 1 or too small for the special tokens, or a
@@ -98,6 +100,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         languages: Sequence[str] = (),
         text_prompt: str = "",
         label_prompt: str = "",
+        label_frame: str = "",
         lexical: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -123,7 +126,8 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         self._tokenizers: dict[str | None, Tokenizer | None] = {}
         self.text_prompt = text_prompt
         self.label_prompt = label_prompt
-        for name in ("text_prompt", "label_prompt"):
+        self.label_frame = label_frame
+        for name in ("text_prompt", "label_prompt", "label_frame"):
             prompt = getattr(self, name)
             if not isinstance(prompt, str) or (prompt and not self._is_pretrained):
                 raise ValueError(f"{name} must be a text, for pretrained encoders only, got {prompt!r:.100}")
@@ -184,7 +188,8 @@ class GileProcessor(SavedTogether, ProcessorMixin):
     @property
     def processor_fingerprint(self) -> str:
         """Hash of what determines the meaning of ids: the vocabulary and the settings except the limits."""
-        settings = [self.reads_sentences, self.lexical, self.languages, self.text_prompt, self.label_prompt]
+        prompts = [self.text_prompt, self.label_prompt, self.label_frame]
+        settings = [self.reads_sentences, self.lexical, self.languages, *prompts]
         words = sorted(self.tokenizer.get_vocab().items())
         return hashlib.sha256(json.dumps([settings, words]).encode()).hexdigest()
 
@@ -192,7 +197,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
     def for_config(
         cls, tokenizer: PreTrainedTokenizerFast, config: PreTrainedConfig, **prompts: Any
     ) -> "GileProcessor":
-        """Creates the processor for a model configuration; `prompts` are `text_prompt` and `label_prompt`.
+        """Creates the processor for a model configuration; `prompts` are `text_prompt`, `label_prompt`, `label_frame`.
 
         Raises:
             ValueError: If the vocabulary or the kind of the tokenizer does not fit the model.
@@ -481,7 +486,10 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         return front, back
 
     def _encode_labels(self, label_text: Iterable[str], language: str | Sequence[str | None] | None) -> list[list[int]]:
-        """Returns the truncated ids of label texts, with special tokens and without unknown words."""
+        """Returns the truncated ids of label texts, with special tokens and without unknown words.
+
+        If labels are read twice, padding separates the two sequences of a label.
+        """
         if isinstance(label_text, str | Mapping | Tensor) or not isinstance(label_text, Iterable):
             raise ValueError(f"label_text must be a list of label texts, got {type(label_text).__name__}")
         texts = list(label_text)
@@ -502,6 +510,10 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             # A label without letters and digits, such as an emoji, becomes an unknown word.
             fallback = [] if unknown is None else [unknown]
             labels.append([*self._label_front, *(known or words or fallback)[:limit], *self._back])
+        if self.label_frame:
+            framed = [_gap(self.label_prompt) + self.label_frame + text for text in texts]
+            for ids, words in zip(labels, self._encode_words(framed, languages), strict=True):
+                ids += [self.tokenizer.pad_token_id, *self._label_front, *words[:limit], *self._back]
         return labels
 
     def _check_languages(self, language: str | Sequence[str | None] | None, size: int, name: str) -> Sequence[Any]:

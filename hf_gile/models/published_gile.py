@@ -202,10 +202,10 @@ class PublishedGileConfig(GileConfig):
         text = self.text_config
         size = text.max_sentences * text.max_sentence_words
         check_largest("max_sentences", size, "max_sentences times max_sentence_words")
-        if (text.text_encoder_type, text.pooling) != ("han", "attention") or self.bag_size or self.lexical:
+        if (text.text_encoder_type, text.pooling) != ("han", "attention") or self.lexical:
             raise ValueError(
-                "the published graph has text_encoder_type 'han' and pooling 'attention', neither bag_size nor "
-                f"lexical, got {text.text_encoder_type!r}, {text.pooling!r}, {self.bag_size} and {self.lexical}"
+                "the published graph has text_encoder_type 'han' and pooling 'attention', not "
+                f"lexical, got {text.text_encoder_type!r}, {text.pooling!r} and {self.lexical}"
             )
         if self.label_encoder_type == "text_encoder" and text.max_label_words > text.max_sentence_words:
             raise ValueError(

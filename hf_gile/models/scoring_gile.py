@@ -34,51 +34,18 @@ class Neighbours(ZeroEmbedding):
         return nearest, functional.normalize(cosines.clamp(min=0).pow(6), p=1, dim=1)
 
 
-class BagEmbedding(nn.Embedding):
-    """The token vectors of a bag; a separate class, as they are initialized with random vectors of length about 1."""
-
-
-class TokenBag(nn.Module):
-    """Encodes a text as the weighted sum of the vectors of its distinct tokens, with a root mean square of 1.
-
-        bag(text) = sum_t exp(weight_t) (1 + log count_t) vector_t, normalised
-
-    Random initial vectors are nearly orthogonal: with log idf as weights, inner products are initially tf-idf cosines.
-    """
-
-    def __init__(self, config: PreTrainedConfig) -> None:
-        super().__init__()
-        self.vocab_size = config.text_config.vocab_size
-        self.vectors = BagEmbedding(config.text_config.vocab_size, config.bag_size)
-        self.log_weights = ZeroEmbedding(config.text_config.vocab_size, 1)
-
-    def forward(self, input_ids: Tensor, mask: Tensor) -> Tensor:
-        """Encodes `(R, T)` tokens of documents or labels: `(R, bag_size)` vectors, zero for a text without tokens."""
-        rows = torch.arange(input_ids.shape[0], device=input_ids.device)[:, None] * self.vocab_size
-        distinct, counts = torch.unique((rows + input_ids)[mask], return_counts=True)
-        tokens = distinct % self.vocab_size
-        starts = torch.searchsorted(distinct, rows[:, 0].contiguous())
-        words, positions = torch.unique(tokens, return_inverse=True)
-        weights = self.log_weights(words).squeeze(-1).exp()[positions]
-        weights = weights * (1 + counts.to(weights.dtype).log())
-        vectors = self.vectors(words)
-        total = functional.embedding_bag(positions, vectors, starts, mode="sum", per_sample_weights=weights)
-        return rms_normalized(total)
-
-
 Parts = dict[str, Tensor]
 """Named parts of vectors or codes, which are concatenated."""
 
-CODE_PARTS = ("joint", "encoder", "bag", "constant")
+CODE_PARTS = ("joint", "encoder", "constant")
 """Parts of a code, in order."""
 
 
 class ScoreTerm(nn.Module):
     """A term of the score: the inner product of parts of the text code and parts of the label code.
 
-    The inputs are the vectors of documents or labels, "vector", and their parts "encoder" (the output of the encoder)
-    and "bag"; "row" and "row_bias" are r and b_l of labels, if there are rows. The results are named parts of codes.
-    Parts of a label code with the same name are added.
+    The inputs are the vectors of documents or labels, "vector"; "row" and "row_bias" are r and b_l of labels, if there
+    are rows. The results are named parts of codes. Parts of a label code with the same name are added.
     """
 
     def text_part(self, text: Parts, language: str | None) -> Parts:
@@ -90,71 +57,59 @@ class ScoreTerm(nn.Module):
         raise NotImplementedError
 
 
-def _normalize_parts(text: Parts) -> Parts:
-    """Scales the parts of h to a root mean square of 1, for cosines and rows."""
-    return {name: rms_normalized(text[name]) for name in ("encoder", "bag")}
-
-
 def _times(code: Tensor, weight: Tensor | float) -> Tensor:
     """Multiplies `(L, J)` codes with a weight, or with `(L,)` weights."""
     return code * (weight if isinstance(weight, float) else weight[:, None])
 
 
 class CosineScale(nn.Module):
-    """The factors c of the cosines, a factor for each part of the vectors, initially `config.cosine_scale`."""
+    """The factor c of the cosine, initially `config.cosine_scale`."""
 
-    def __init__(self, parts: int) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.scale = nn.Parameter(torch.zeros(parts))
+        self.scale = nn.Parameter(torch.zeros(1))
 
-    def forward(self, part: int) -> Tensor:
-        """Returns the factor of a part, a scalar."""
-        return self.scale[part]
+    def forward(self) -> Tensor:
+        """Returns the factor, `(1,)`."""
+        return self.scale
 
 
 class CosineTerm(ScoreTerm):
-    """c cos(h_part, e_part), summed over the parts, encoder and bag, in which h and e must have equal sizes."""
+    """c cos(h, e) of vectors of equal sizes."""
 
-    def __init__(self, config: PreTrainedConfig) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.widths = {"encoder": config.text_config.encoder_size, "bag": config.bag_size}
-        self.factors = CosineScale(len(self.widths))
+        self.factor = CosineScale()
 
     def text_part(self, text: Parts, language: str | None) -> Parts:
-        """Computes the parts of text codes; see `ScoreTerm`."""
-        return _normalize_parts(text)
+        """Computes the part of text codes; see `ScoreTerm`."""
+        return {"encoder": rms_normalized(text["vector"])}
 
     def label_part(self, label: Parts, language: str | None) -> Parts:
-        """Computes the parts of label codes; zeros for a part of e whose size differs from that of h."""
-        parts = {}
-        for index, (name, width) in enumerate(self.widths.items()):
-            part = label[name]
-            if part.shape[1] == width:
-                parts[name] = rms_normalized(part) * (self.factors(index) / max(width, 1))
-            else:
-                parts[name] = part.new_zeros(len(part), width)
-        return parts
+        """Computes the part of label codes."""
+        vectors = label["vector"]
+        return {"encoder": rms_normalized(vectors) * (self.factor() / vectors.shape[1])}
 
 
 class RowTerm(ScoreTerm):
-    """r . h + b_l for a label with a row; each part of h is scaled to a root mean square of 1."""
+    """r . h + b_l for a label with a row; h is scaled to a root mean square of 1."""
 
-    def __init__(self, config: PreTrainedConfig) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__()
-        self.sizes = (config.text_config.encoder_size, config.bag_size)
+        self.size = size
 
     def text_part(self, text: Parts, language: str | None) -> Parts:
         """Computes the parts of text codes; the part "constant" is 1 and is multiplied by b_l."""
-        return _normalize_parts(text) | {"constant": torch.ones_like(text["vector"][:, :1])}
+        vectors = text["vector"]
+        return {"encoder": rms_normalized(vectors), "constant": torch.ones_like(vectors[:, :1])}
 
     def label_part(self, label: Parts, language: str | None) -> Parts:
-        """Splits rows into the parts of label codes; zeros for labels without a row."""
+        """Returns rows as parts of label codes; zeros for labels without a row."""
         zeros = label["vector"].new_zeros(len(label["vector"]), 1)
         row = label.get("row")
         if row is None or not row.shape[1]:
-            row = zeros.expand(-1, sum(self.sizes))
-        encoder, bag = row.split(self.sizes, dim=1)
-        return {"encoder": encoder, "bag": bag, "constant": label.get("row_bias", zeros[:, 0])[:, None]}
+            row = zeros.expand(-1, self.size)
+        return {"encoder": row, "constant": label.get("row_bias", zeros[:, 0])[:, None]}
 
 
 class ClassificationUnit(nn.Module):
@@ -243,13 +198,13 @@ class JointInputLabelEmbedding(ScoreTerm):
         text = config.text_config
         other_terms = config.cosine_score or config.label_rows
         is_scaled = text.text_encoder_type in ("nn", "transformer", "static") or text.encoder_cell == "none"
-        is_plain = not (config.bag_size or config.joint_dropout or config.joint_layers > 1)
+        is_plain = not config.joint_dropout and config.joint_layers == 1
         self.projects_labels = config.output_layer == "bilinear" and other_terms and is_scaled and is_plain
         self.label_layers, self.input_layers = (
             nn.ModuleList(projection(size, True) for _ in range(config.joint_layers - 1)) for _ in range(2)
         )
-        self.cosine = CosineTerm(config) if config.cosine_score else None
-        self.rows = RowTerm(config) if config.label_rows else None
+        self.cosine = CosineTerm() if config.cosine_score else None
+        self.rows = RowTerm(config.document_size) if config.label_rows else None
         self.lexical: Any = WordWeights() if config.lexical else None
 
     def projected_text(self, vectors: Tensor, language: str | None) -> Tensor:
@@ -279,7 +234,7 @@ class JointInputLabelEmbedding(ScoreTerm):
     def text_part(self, text: Parts, language: str | None) -> Parts:
         """Computes the part of text codes of the joint term, which includes the weights w of Eq. 11."""
         if self.projects_labels:
-            return {"encoder": rms_normalized(text["encoder"])}
+            return {"encoder": rms_normalized(text["vector"])}
         weight = select_module(self.classifier, language)()[0]
         projected = self.projected_text(text["vector"], language)
         return {"joint": projected if weight is None else projected * weight[0]}
@@ -337,9 +292,8 @@ class JointInputLabelEmbedding(ScoreTerm):
         return torch.cat([codes[part] for part in CODE_PARTS if part in codes], -1)
 
     def split_parts(self, vectors: Tensor, label_rows: Rows | None = None) -> Parts:
-        """Returns vectors h or e, their parts, and the rows of labels, if any, as inputs of the terms."""
-        encoder = vectors.shape[1] - self.config.bag_size
-        parts = {"vector": vectors, "encoder": vectors[:, :encoder], "bag": vectors[:, encoder:]}
+        """Returns vectors h or e, and the rows of labels, if any, as inputs of the terms."""
+        parts = {"vector": vectors}
         if label_rows is not None:
             parts |= {"row": label_rows.weight, "row_bias": label_rows.bias}
         return parts

@@ -421,9 +421,20 @@ class TransformerEncoder(nn.Module):
             weights[rows, :width] = row_weights.to(weights.dtype)
         return vectors.view(*shape[:-1], self.pooled_size), weights.view(shape)
 
-    def pool_labels(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Returns the `(L, P)` outputs for `(L, T)` tokens of labels."""
-        return self.pool(input_ids, attention_mask)[0]
+    def pool_labels(self, input_ids: Tensor, attention_mask: Tensor, language: str | None = None) -> Tensor:
+        """Returns the `(L, P)` outputs for `(L, T)` tokens of labels, means over sequences that padding separates."""
+        is_first = attention_mask & ~functional.pad(attention_mask, (1, -1))
+        sequences = is_first.cumsum(1) * attention_mask
+        number = int(sequences.max())
+        if number < 2:
+            return self.pool(input_ids, attention_mask, language=language)[0]
+        outputs = []
+        for sequence in range(1, number + 1):
+            is_part = sequences == sequence
+            width = int(is_part.sum(1).max())
+            order = (~is_part).byte().argsort(dim=1, stable=True)[:, :width]
+            outputs.append(self.pool(input_ids.gather(1, order), is_part.gather(1, order), language=language)[0])
+        return rms_normalized(torch.stack(outputs).sum(0))
 
     def _pool_rows(
         self, tokens: dict[str, Tensor], mask: Tensor, language: str | None, returns_states: bool = False
@@ -545,7 +556,7 @@ class StaticEncoder(nn.Module):
         vectors = rms_normalized(vectors.float()).to(self.of_model_type.dtype)
         return vectors, shares[:, : input_ids.shape[1]]
 
-    def pool_labels(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    def pool_labels(self, input_ids: Tensor, attention_mask: Tensor, language: str | None = None) -> Tensor:
         """Returns `(L, P)` vectors of `(L, T)` tokens of labels, those of the teacher.
 
         Raises:

@@ -122,7 +122,8 @@ def distill(
         raise ValueError("no texts to learn from: pass texts like those to score")
     tokenizer = copy.deepcopy(processor.tokenizer)
     config = static_config(teacher.config, 1)
-    reader = GileProcessor.for_config(tokenizer, config, label_prompt=processor.label_prompt)  # reads long texts
+    prompts = {name: getattr(processor, name) for name in ("label_prompt", "label_frame")}
+    reader = GileProcessor.for_config(tokenizer, config, **prompts)  # reads long texts
     ids = reader([*texts])["input_ids"]
     vocab_size = teacher.config.text_config.vocab_size
     is_tested = np.zeros(len(ids), bool)
@@ -151,11 +152,11 @@ def check_teacher(model: GileForSequenceClassification) -> None:
     config = model.config
     is_static = config.text_config.text_encoder_type == "static"
     is_one_space = config.text_config.encoder_size == config.text_config.pooled_size
-    if is_static or not (config.pools_labels and is_one_space) or config.bag_size or config.languages:
+    if is_static or not (config.pools_labels and is_one_space) or config.languages:
         raise ValueError(
-            "only a model with a pretrained encoder that reads texts and labels can be distilled, without a bag, "
+            "only a model with a pretrained encoder that reads texts and labels can be distilled, without "
             f"languages, or an encoder over windows; got text_encoder_type {config.text_config.text_encoder_type!r}, "
-            f"label_encoder_type {config.label_encoder_type!r}, bag_size {config.bag_size}, languages "
+            f"label_encoder_type {config.label_encoder_type!r}, languages "
             f"{config.languages}. hf-gile train makes such a model by default"
         )
 

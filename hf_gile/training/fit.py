@@ -26,7 +26,7 @@ from .calibration import calibrate
 from .collator import GileDataCollator, LabelSampler
 from .convex import READ_OF_MANY, ConvexFit, can_be_fitted, fit_convex, is_feasible
 from .distillation import MOST_TEXTS, Distilled, check_teacher, distill, static_config, teach
-from .encoders import FoundEncoder, prompt_of, text_encoders
+from .encoders import LABEL_FRAME, FoundEncoder, prompt_of, text_encoders
 from .experiment import Experiment, encode_parts, pretrained_optimizer, with_a_label
 from .general import text_vectors
 from .losses import GileLoss
@@ -245,6 +245,8 @@ def new_model(study: Study, start: Start) -> tuple[GileForSequenceClassification
         fields |= {"text_encoder_type": "transformer", "freeze_text_encoder": start.is_convex}
         model = model_from_text_encoder(start.location, **only_read(**fields))
         prompts = options.prompts(prompt_of(start.name))
+        if start.is_convex:
+            prompts["label_frame"] = LABEL_FRAME
         return model, processor_from_text_encoder(start.location, model.config, **prompts)
     if start.is_convex:
         fields |= {"text_encoder_type": "nn", "embedding_size": _LATENT_SIZE}

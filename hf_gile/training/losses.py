@@ -475,4 +475,4 @@ def project_vectors(gile: GileModel, inputs: dict[str, Any], language: str | Non
     mask = words != gile.config.text_config.pad_token_id
     rows: dict[str, Tensor | None] = {"input_ids": words, "mask": mask, "pooled": vectors}
     label_embeds = run_by_language(gile.config, inputs.pop("label_language", language), rows, gile.read_labels)[0]
-    return gile.project_labels(label_embeds=gile.with_bag(label_embeds, words, mask), language=language, **inputs)
+    return gile.project_labels(label_embeds=label_embeds, language=language, **inputs)

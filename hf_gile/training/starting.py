@@ -56,9 +56,9 @@ def model_from_text_encoder(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     encoder = BertConfig(vocab_size=31, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
         ...     BertModel(encoder).save_pretrained(folder)
-        ...     model = model_from_text_encoder(folder, joint_size=5, bag_size=3)
+        ...     model = model_from_text_encoder(folder, joint_size=5)
         >>> model.config.document_size, model.config.label_size
-        (11, 11)
+        (8, 8)
     """
     options = {"dtype": torch.float32, **(text_encoder_options or {})}
     trust = options.pop("trust_remote_code", False)
@@ -105,6 +105,7 @@ def processor_from_text_encoder(
     *,
     text_prompt: str = "",
     label_prompt: str = "",
+    label_frame: str = "",
     **tokenizer_options: Any,
 ) -> GileProcessor:
     """Creates the processor of a model with a pretrained encoder.
@@ -114,6 +115,7 @@ def processor_from_text_encoder(
         config: Configuration of the model.
         text_prompt: Prompt of the encoder for texts, such as `"query: "`, which is saved with the processor.
         label_prompt: Prompt of the encoder for labels.
+        label_frame: Words before a label, such as `"A text about "`, with which it is read a second time.
         tokenizer_options: Further arguments of `AutoTokenizer.from_pretrained`, such as `revision`.
 
     Raises:
@@ -129,7 +131,8 @@ def processor_from_text_encoder(
     options = {"model_input_names": ["input_ids", "attention_mask"], **tokenizer_options}
     trust = options.pop("trust_remote_code", False)
     tokenizer = AutoTokenizer.from_pretrained(name_or_path, trust_remote_code=trust, **options)
-    return GileProcessor.for_config(tokenizer, config, text_prompt=text_prompt, label_prompt=label_prompt)
+    prompts = {"text_prompt": text_prompt, "label_prompt": label_prompt, "label_frame": label_frame}
+    return GileProcessor.for_config(tokenizer, config, **prompts)
 
 
 @torch.no_grad()

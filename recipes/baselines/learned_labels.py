@@ -27,11 +27,9 @@ class LearnedLabels(GileForSequenceClassification):
     _auto_class = None  # its code is not saved with a model
 
     def __init__(self, config: GileConfig) -> None:
-        terms = config.output_layer == "linear" or config.label_rows or config.bag_size or config.lexical
+        terms = config.output_layer == "linear" or config.label_rows or config.lexical
         if terms or config.label_encoder_type != "mean":
-            raise ValueError(
-                "learned label vectors need label_encoder_type 'mean', without bag_size, lexical and label_rows"
-            )
+            raise ValueError("learned label vectors need label_encoder_type 'mean', without lexical and label_rows")
         super().__init__(config)
         self.label_residual = nn.Embedding(config.num_labels, config.text_config.embedding_size)
         nn.init.zeros_(self.label_residual.weight)

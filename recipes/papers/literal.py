@@ -3,7 +3,6 @@
 Shapes: B documents, L labels, D label size, H document size, J joint size.
 """
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -57,8 +56,8 @@ def literal_term(term: ScoreTerm, text: Parts, label: Parts, language: str | Non
 
     Args:
         term: A term of `JointInputLabelEmbedding.terms`.
-        text: Document vectors and their parts.
-        label: Label vectors, their parts and their rows.
+        text: Document vectors.
+        label: Label vectors and their rows.
         language: Language of the documents.
     """
     if isinstance(term, CosineTerm):
@@ -73,19 +72,13 @@ def literal_term(term: ScoreTerm, text: Parts, label: Parts, language: str | Non
 
 
 def _cosines(term: CosineTerm, text: Parts, label: Parts) -> Tensor:
-    """Computes c cos(h, e), summed over the encoder and the bag part."""
-    scores = text["vector"].new_zeros(len(text["vector"]), len(label["vector"]))
-    for part, name in enumerate(term.widths):
-        if text[name].shape[1] == label[name].shape[1] > 0:
-            cosines = functional.cosine_similarity(text[name][:, None], label[name][None], dim=-1)
-            scores = scores + term.factors(part) * cosines
-    return scores
+    """Computes c cos(h, e)."""
+    return term.factor() * functional.cosine_similarity(text["vector"][:, None], label["vector"][None], dim=-1)
 
 
 def _rows(text: Parts, label: Parts) -> Tensor:
     """Computes r . h + b_l from rows (r, b_l) of labels; zeros without rows."""
     if "row" not in label:
         return text["vector"].new_zeros(len(text["vector"]), len(label["vector"]))
-    parts = [text[name] for name in ("encoder", "bag") if text[name].shape[1]]
-    h = torch.cat([part / part.square().mean(-1, keepdim=True).sqrt() for part in parts], -1)
+    h = text["vector"] / text["vector"].square().mean(-1, keepdim=True).sqrt()
     return h @ label["row"].T + label["row_bias"]

@@ -35,7 +35,6 @@ from papers.hard_negatives import HardNegatives
 from papers.label_sampling import UnitSampler
 from papers.label_weights import class_balanced_weights
 from papers.lora import add_lora, merge_lora
-from papers.token_weights import log_idf, set_token_weights
 from papers.unit_loss import UnitLoss
 from papers.unit_settings import UnitSettings
 from papers.units import Unit
@@ -130,7 +129,8 @@ class UnitTrainer:
             parts = first_columns(parts, len(labels))
         if study.has_one_label:
             parts = with_a_label(parts)
-        self.set_statistics(model, processor, encoded["train"])
+        if model.config.lexical:
+            set_lexical_weights(model, encoded["train"]["lexical_ids"])
         if settings.lora_rank:
             add_lora(model, settings.lora_rank, alpha=2 * settings.lora_rank)
         optimizer = None
@@ -223,22 +223,6 @@ class UnitTrainer:
                     model.to(study.args.device)
                 self._encoded[reads] = encode_parts(study.task, model, reader, study.args.bf16)
         return self._encoded[reads]
-
-    def set_statistics(
-        self, model: GileForSequenceClassification, processor: GileProcessor, documents: "Dataset"
-    ) -> None:
-        """Sets statistics of the training documents in a model before training.
-
-        Args:
-            model: The model.
-            processor: Its processor.
-            documents: Encoded training documents.
-        """
-        config, special_ids = model.config, processor.tokenizer.all_special_ids
-        if config.bag_size and self.settings.start_from is None:
-            set_token_weights(model, log_idf(documents["input_ids"], config.text_config.vocab_size, special_ids))
-        if config.lexical:
-            set_lexical_weights(model, documents["lexical_ids"])
 
     def sampler(self, labels: LabelSet) -> UnitSampler:
         """Returns a sampler of all gold labels of a batch and some other seen labels; unseen labels are never sampled.

@@ -20,11 +20,11 @@ from papers.units import UNITS, Unit
 OF_WORDS = ("text_encoder_type", "embedding_size", "embedding_std", "word_dropout")
 OF_TEXTS = ("encoder_cell", "hidden_act", "pooling")
 SIZES = ("max_sentences", "max_sentence_words", "max_label_words")
-OF_HEAD = ("joint_size", "label_prior", "bag_size")
+OF_HEAD = ("joint_size", "label_prior")
 OF_LABELS = ("label_encoder_type", "cosine_score", "label_rows", "joint_layers", "joint_dropout")
 """Settings that are fields of `GileTextConfig` (first three) or `GileConfig`; a linear unit does not use the last."""
 
-NOT_OF_AUTO = ("hierarchical", "lora_rank", "bag_size")
+NOT_OF_AUTO = ("hierarchical", "lora_rank")
 """Settings that a convex fit over a frozen encoder does not support."""
 
 ENCODER_DEFAULTS: dict[str, Any] = dict.fromkeys(("encoder_cell", "pooling", *SIZES))

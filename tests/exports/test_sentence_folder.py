@@ -42,7 +42,6 @@ def test_sentence_transformers_scores_like_the_model(fields, make_over_encoder, 
     ("fields", "message"),
     [
         ({"pooling": "attention"}, "mean, sum or cls pooling, got text_encoder_type 'transformer' with pooling 'att"),
-        ({"bag_size": 3}, "bag_size 3"),
         ({"joint_act": "gelu"}, "joint_act 'gelu' is not a torch activation"),
         ({"cosine_score": True, "joint_act": "relu"}, "cosine_score=True, .* a layer has a single activation"),
     ],

@@ -265,7 +265,7 @@ def _damaged(folder, names):
     )
 
 
-_TOKENS = [b"Infinity", b"1e39", b"99999999999", b'"bag_size": 2147483648,', b"\x00\x00\xc0\x7f", b"1", b"2"]
+_TOKENS = [b"Infinity", b"1e39", b"99999999999", b'"joint_size": 2147483648,', b"\x00\x00\xc0\x7f", b"1", b"2"]
 
 
 def _copy(folder, case):

@@ -18,6 +18,7 @@ from hf_gile.settings import only_read
 from hf_gile.training import GileLoss
 
 FIELDS: dict[str, str | None] = {
+    "bag_size": None,  # 0 in all cases: token vectors beside those of the encoder are gone
     "training_loss": None,  # always cross-entropy
     "label_chunk_size": None,  # an option of a GileLoss
 }
@@ -28,7 +29,7 @@ VALUES: dict[tuple[str, bool], str | None] = {("label_rows", True): "full", ("la
 
 WEIGHTS: list[tuple[str, str]] = [
     (r"^gile\.word_embeddings", "gile.text_encoder.word_embeddings"),
-    (r"\.direct\.cosine\.scale$", ".cosine.factors.scale"),
+    (r"(\.direct)?\.cosine(\.factors)?\.scale$", ".cosine.factor.scale"),
     (r"^label_input_ids$", "stored_labels.input_ids"),
 ]
 """Regular expressions for stored names of weights and their replacements, applied in this order."""
@@ -38,9 +39,15 @@ ROWS = "gile.label_rows.weight"
 """A stored row is r, b_l and rarity of a label, which today are the tensors of a `RowTable`."""
 
 
+SCALE = "gile.output_layer.cosine.factor.scale"
+"""Stored factors of the cosine are those of two parts of vectors, of which today only the first exists."""
+
+
 def today_weights(stored: dict[str, Tensor]) -> dict[str, Tensor]:
     """Returns stored weights as they are called and divided today."""
     weights = {weight_name(name): tensor for name, tensor in stored.items()}
+    if SCALE in weights:
+        weights[SCALE] = weights[SCALE][:1]
     if ROWS in weights:
         row = weights.pop(ROWS)
         parts = {"weight": row[:, :-2], "bias": row[:, -2], "rarity": row[:, -1]}

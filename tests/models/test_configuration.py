@@ -15,7 +15,7 @@ OVER_BERT = {"text_encoder_type": "transformer", "text_encoder_config": BERT, "l
 
 
 def weights(**groups):
-    return {"bag_size": 3, "cosine_score": True, "term_weights": groups}
+    return {"label_encoder_type": "text_encoder", "cosine_score": True, "term_weights": groups}
 
 
 def calibration(**groups):
@@ -36,9 +36,9 @@ INVALID = [
     # Names of fields.
     ({"joint_sise": 7}, r"GileConfig has no field 'joint_sise': did you mean joint_size\?"),
     ({"text_config": {"hiden_size": 7}}, r"GileTextConfig has no field 'hiden_size': did you mean hidden_size\?"),
-    ({"zzz": 7}, "GileConfig has no field 'zzz'; it has attention_size, bag_size"),
+    ({"zzz": 7}, "GileConfig has no field 'zzz'; it has attention_size, calibration"),
     # Sizes.
-    ({"bag_size": 2**31}, r"set GileConfig.largest\['bag_size'\] = 2147483648 first"),
+    ({"joint_size": 2**31}, r"set GileConfig.largest\['joint_size'\] = 2147483648 first"),
     ({"joint_layers": 10**7}, "joint_layers is 10000000, more than the 1000 that a configuration may ask for"),
     ({"joint_size": 10**30}, "joint_size is 1000000000000000000000000000000, more than"),
     ({"languages": [f"l{number}" for number in range(2000)]}, "languages is 2000, more than the 1000"),

@@ -64,7 +64,7 @@ def test_inference_tensors_have_a_state():
 
 
 def test_a_change_of_any_weight_through_data_changes_the_scores(make_model):
-    options = {"label_rows": "full", "cosine_score": True, "bag_size": 3}
+    options = {"label_rows": "full", "cosine_score": True, "hidden_size": 7}
     model, processor = make_model(problem_type="multi_label_classification", **options)
     inputs, pipe = processor(TEXT, return_tensors="pt"), LabelScoringPipeline(model=model, processor=processor)
     index = LabelIndex.build(model)

@@ -32,7 +32,7 @@ def encoded(monkeypatch):
 @pytest.fixture
 def saved(make_pretrained, tmp_path):
     """Returns a model that has scored, its processor, its logits and the folder where it is saved."""
-    model, processor = make_pretrained(bag_size=3)
+    model, processor = make_pretrained()
     model.set_labels(LabelSet.from_names(NAMES), processor)
     logits = score(model.eval(), processor)
     model.save_pretrained(tmp_path / "model")
@@ -115,13 +115,13 @@ def test_a_damaged_file_is_named(saved):
 
 
 def test_training_over_a_frozen_encoder_uses_the_same_vectors(make_pretrained, encoded):
-    model, processor = make_pretrained(freeze_text_encoder=True, bag_size=3)
+    model, processor = make_pretrained(freeze_text_encoder=True)
     model.set_labels(LabelSet.from_names(NAMES), processor)
     score(model.eval(), processor)
     batch = processor(["milk and iron"], return_tensors="pt")
     model.train()(**batch, labels=torch.tensor([[1]])).loss.backward()
     with torch.no_grad():
-        model.gile.bag.vectors.weight.mul_(1.5)  # is trained, unlike the encoder
+        model.gile.output_layer.input_projection.weight.mul_(1.5)  # is trained, unlike the encoder
     expected = model.eval().gile(**processor(["milk and iron"], label_text=NAMES, return_tensors="pt")).logits
     torch.testing.assert_close(score(model, processor), expected)
     assert encoded == [5]

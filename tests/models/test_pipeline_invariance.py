@@ -22,10 +22,10 @@ CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection", "Blood", "heart failur
 TOLERANCE = 1e-9
 MODELS = {
     "wan with gru": {"encoder_cell": "bigru"},
-    "han": {"bag_size": 3, "cosine_score": True, "label_rows": "full"},
-    "wan with labels read by it": {"label_encoder_type": "text_encoder", "bag_size": 3, "cosine_score": True},
+    "han": {"cosine_score": True, "label_rows": "full", "hidden_size": 7},
+    "wan with labels read by it": {"label_encoder_type": "text_encoder", "cosine_score": True},
     "wan with linear units": {"output_layer": "linear"},
-    "transformer": {"bag_size": 3, "label_rows": "full"},
+    "transformer": {"label_rows": "full"},
 }
 
 

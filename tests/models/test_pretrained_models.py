@@ -9,9 +9,10 @@ from papers.unit_loss import UnitLoss
 from torch.nn import functional
 from transformers import AutoModel
 
-from hf_gile import GileForSequenceClassification
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, LabelSet
 from hf_gile.label_index import fingerprint
 from hf_gile.models import text_encoders_gile
+from hf_gile.models.text_encoders_gile import rms_normalized
 from hf_gile.training import GileLoss, model_from_text_encoder
 
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
@@ -27,7 +28,7 @@ ENCODERS = {
 }
 WITHOUT_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 KINDS = ["transformer", "hierarchical_transformer"]
-EVERYTHING = {"bag_size": 5, "cosine_score": True, "label_rows": "full", "joint_layers": 2}
+EVERYTHING = {"cosine_score": True, "label_rows": "full", "joint_layers": 2}
 
 
 def batch_of(processor):
@@ -184,3 +185,27 @@ def test_limits_stay_within_the_positions_of_the_encoder(make_pretrained, encode
     model_from_text_encoder(folder, label_encoder_type="mean", max_label_words=41)
     with pytest.raises(ValueError, match=r"reads at most 40 tokens, got 41; .*truncation=True"):
         model.gile.project_texts(torch.full((1, 41), 5))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_vector_of_a_label_with_a_frame_is_the_mean_of_both_readings(make_pretrained, kind):
+    model, processor = make_pretrained(kind)
+    twice = GileProcessor.for_config(processor.tokenizer, model.config, label_frame="blood of ")
+    names = ["iron", "human milk"]
+    with torch.no_grad():
+        plain, framed = (
+            model.gile.text_encoder.pool_labels(ids, ids != 0)
+            for ids in (
+                processor(label_text=texts, return_tensors="pt")["label_input_ids"]
+                for texts in (names, [f"blood of {name}" for name in names])
+            )
+        )
+        ids = twice(label_text=names, return_tensors="pt")["label_input_ids"]
+        vectors = model.gile.text_encoder.pool_labels(ids, ids != 0)
+    torch.testing.assert_close(vectors, rms_normalized(plain + framed))
+    model.set_labels(LabelSet.from_names(names), twice)
+    scores = LabelScoringPipeline(model=model, processor=twice)("Iron in milk.")
+    by_name = LabelScoringPipeline(model=model, processor=twice)("Iron in milk.", candidate_labels=names)
+    assert dict(zip(scores["labels"], scores["scores"], strict=True)) == pytest.approx(
+        dict(zip(by_name["labels"], by_name["scores"], strict=True))
+    )

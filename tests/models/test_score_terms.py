@@ -1,7 +1,4 @@
-"""Terms other than the joint embedding: the bag, cosines, label rows, deeper projections."""
-
-import math
-from collections import Counter
+"""Terms other than the joint embedding: cosines, label rows, deeper projections."""
 
 import pytest
 import torch
@@ -18,17 +15,16 @@ from hf_gile import (
     LabelSet,
 )
 from hf_gile.models.mixture_gile import Mixture, Rows, RowTable
-from hf_gile.models.scoring_gile import JointInputLabelEmbedding, TokenBag
+from hf_gile.models.scoring_gile import JointInputLabelEmbedding
 from hf_gile.settings import only_read
 from hf_gile.training.losses import project_vectors
 
 B, L = 3, 17
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
 TERMS = {
-    "bag alone": {"cosine_score": True, "bag_size": 5, "hidden_size": 11},
-    "all": {"cosine_score": True, "bag_size": 5, "label_rows": "full", "joint_layers": 3},
+    "all": {"cosine_score": True, "label_rows": "full", "joint_layers": 3},
     "only label": {"cosine_score": True, "label_rows": "full", "output_layer": "only_label"},
-    "bilinear": {"cosine_score": True, "bag_size": 5, "label_rows": "full", "output_layer": "bilinear_yh15"},
+    "bilinear": {"cosine_score": True, "label_rows": "full", "output_layer": "bilinear_yh15"},
 }
 
 
@@ -66,42 +62,9 @@ def test_fast_path_equals_the_formula_in_values_and_gradients(options):
     assert layer.cosine or layer.rows
 
 
-class TestBag:
-    @pytest.fixture
-    def bag(self):
-        torch.manual_seed(0)
-        return randomized(TokenBag(GileConfig(vocab_size=19, bag_size=5)).double())
-
-    def test_a_bag_sums_distinct_tokens_by_weight_and_count(self, bag):
-        texts = torch.tensor([[3, 4, 3, 3, 7], [18, 0, 0, 0, 0], [9, 9, 4, 0, 0]])
-        vectors = bag(texts, texts != 0)
-        for vector, text in zip(vectors, texts.tolist(), strict=True):
-            total = sum(
-                bag.log_weights.weight[token].exp() * (1 + math.log(count)) * bag.vectors.weight[token]
-                for token, count in Counter(token for token in text if token).items()
-            )
-            torch.testing.assert_close(vector, total / total.square().mean().sqrt())
-
-    def test_sparse_gradients_equal_dense_gradients(self, bag):
-        texts = torch.tensor([[3, 4, 3, 18], [7, 3, 0, 0]])
-        upstream = torch.randn(2, 5, dtype=torch.double)
-        dense, sparse = (
-            torch.autograd.grad((bag(texts, texts != 0) * upstream).sum(), list(bag.parameters()))
-            for bag.vectors.sparse, bag.log_weights.sparse in ((False, False), (True, True))
-        )
-        for expected, gradient in zip(dense, sparse, strict=True):
-            assert gradient.is_sparse
-            torch.testing.assert_close(gradient.to_dense(), expected)
-
-    def test_a_bag_needs_words(self, make_model):
-        model, _ = make_model(bag_size=3, cosine_score=True)
-        with pytest.raises(ValueError, match=r"config.bag_size needs input_ids"):
-            model(inputs_embeds=torch.ones(2, 2, 7))
-
-
 class TestLabelRows:
     def test_label_rows_follow_label_ids(self, tmp_path, make_pretrained):
-        model, processor = make_pretrained(label_rows="full", bag_size=3, cosine_score=True)
+        model, processor = make_pretrained(label_rows="full", cosine_score=True)
         with torch.no_grad():
             scores = model(**texts_of(processor)).logits
         before = model.gile.label_rows.state_dict()
@@ -165,7 +128,7 @@ def test_initialization_fields_are_refused_when_weights_are_loaded(make_model, t
         with pytest.raises(ValueError, match=f"{name}={value} is an initial value, but .* has trained weights"):
             kind.from_pretrained(tmp_path, **{name: value})
     with_cosine = GileForSequenceClassification.from_pretrained(tmp_path, cosine_score=True, cosine_scale=5.0)
-    assert with_cosine.gile.output_layer.cosine.factors.scale.tolist() == [5.0, 5.0]  # of new weights
+    assert with_cosine.gile.output_layer.cosine.factor.scale.tolist() == [5.0]  # of new weights
 
 
 def test_a_label_with_a_row_has_weights_between_those_of_rare_and_of_seen_labels():

@@ -9,8 +9,8 @@ from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Gi
 
 
 def test_a_large_size_is_accepted_after_raising_the_limit(monkeypatch):
-    monkeypatch.setitem(GileConfig.largest, "bag_size", 2**31)
-    assert GileConfig(bag_size=2**31).bag_size == 2**31
+    monkeypatch.setitem(GileConfig.largest, "joint_size", 2**31)
+    assert GileConfig(joint_size=2**31).joint_size == 2**31
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e39])

@@ -67,7 +67,7 @@ def test_scores_are_the_same_from_every_revision_on_the_hub(hub, publish, tmp_pa
     shards = [path for path in hub.repositories["engines/secret"].files() if path.startswith("model-")]
     assert len(shards) > 1
     encoder = save_text_encoder()
-    terms = {"joint_size": 7, "cosine_score": True, "label_rows": "full", "bag_size": 3}
+    terms = {"joint_size": 7, "cosine_score": True, "label_rows": "full"}
     tuned = model_from_text_encoder(encoder, num_labels=5, **terms).eval()
     torch.nn.init.normal_(tuned.gile.label_rows.weight)
     pieces = processor_from_text_encoder(encoder, tuned.config)

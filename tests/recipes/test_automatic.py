@@ -128,7 +128,7 @@ def test_a_static_encoder_is_trained_as_by_training_and_distillation(
     monkeypatch.setattr(TransformerEncoder, "_pool_rows", count)
     monkeypatch.setattr("hf_gile.training.study.documents_per_second", lambda *_: 1.0)  # which reads some again
     run("--make_cards false")
-    assert sum(rows_read) == 60 + 100 + 30 + len(WORDS)
+    assert sum(rows_read) == 60 + 100 + 30 + 2 * len(WORDS)  # labels twice
     teacher = GileForSequenceClassification.from_pretrained(model_folder)
     processor = GileProcessor.from_pretrained(model_folder)
     tokens = len(processor.tokenizer) - len(set(processor.tokenizer.all_special_ids))

@@ -43,8 +43,8 @@ ERRORS = [
     ("units", "--train_files notes.csv --word_vectors absent.txt", "word_vectors: no file absent.txt"),
     (
         "units",
-        "--train_files notes.csv --units auto --bag_size 8",
-        "auto does not support bag_size: choose a unit",
+        "--train_files notes.csv --units auto --text_encoder encoder --lora_rank 8",
+        "auto does not support lora_rank: choose a unit",
     ),
     ("units", "--train_files notes.csv --hierarchical", "hierarchical needs a pretrained encoder: set --text_encoder"),
     ("units", "--train_files notes.csv --label_texts titles", "label_texts must be one of name, synonyms, definitions"),
@@ -70,7 +70,7 @@ ERRORS = [
 
 @pytest.mark.parametrize(("recipe", "flags", "message"), ERRORS)
 def test_an_error_names_the_flag_and_the_remedy(run_recipe, save_text_encoder, tmp_path, recipe, flags, message):
-    if "--start_from" in flags:
+    if " encoder" in flags:
         save_text_encoder(texts=["a"])
     for name, labels in (("notes", ("iron", "milk")), ("same", ("iron",))):
         rows = "".join(f"a {row},{label}\n" for row in range(40) for label in labels)

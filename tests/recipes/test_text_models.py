@@ -34,7 +34,7 @@ def rows_of(path):
 
 
 def test_a_frozen_encoder_with_every_term_scores_seen_and_unseen_labels(run, load, tmp_path):
-    terms = "--units linear gile_rows --bag_size 64 --label_row_dropout 0.2 --joint_layers 2"
+    terms = "--units linear gile_rows --label_row_dropout 0.2 --joint_layers 2"
     readings = "--label_texts name --calibration none"
     weights = "--class_balanced 0.9 --hidden_act tanh --bf16 true"
     done = run(f"--freeze_text_encoder --num_train_epochs 6 {terms} {readings} {weights}")
@@ -50,7 +50,6 @@ def test_a_frozen_encoder_with_every_term_scores_seen_and_unseen_labels(run, loa
     assert model.config.cosine_score
     assert model.config.label_rows
     assert model.label_set.texts == model.label_set.names
-    assert model.gile.bag.log_weights.weight[0].item() == -20  # padding; weights are computed on training documents
     # The threshold is tuned on candidates of validation documents, which exclude "cardiac".
     rows = rows_of(tmp_path / "dev.jsonl")
     gold = [[label in row["labels"] for label in model.label_set.ids[: len(SEEN)]] for row in rows]
@@ -88,7 +87,7 @@ def test_hierarchical_adapters_are_merged_and_chosen_on_held_out_labels(run, loa
 
 def test_a_model_on_a_frozen_encoder_can_be_trained_with_its_encoder(run, load, run_recipe, tmp_path):
     common = "--units gile_rows --label_texts name --num_train_epochs 2 --make_cards false"
-    run(f"--freeze_text_encoder --bag_size 32 {common}")
+    run(f"--freeze_text_encoder {common}")
     first = load("gile_rows")
     (tmp_path / "out").rename(tmp_path / "first")
     start = (

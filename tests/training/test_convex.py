@@ -451,7 +451,7 @@ def test_a_model_gets_the_output_layer_that_was_fitted(make, monkeypatch, tmp_pa
         torch.testing.assert_close(loaded(**inputs).logits, expected)
 
 
-@pytest.mark.parametrize("fields", [{"output_layer": "only_input"}, {"cosine_score": False}, {"bag_size": 3}])
+@pytest.mark.parametrize("fields", [{"output_layer": "only_input"}, {"cosine_score": False}])
 def test_models_without_a_convex_fit_are_refused(make, fields):
     model, _, parts = make(**fields)
     with pytest.raises(ValueError, match="a convex fit needs text_encoder_type"):

@@ -1,12 +1,9 @@
 """Training with a pretrained encoder: precomputed vectors, token weights, the learning rate of the encoder."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from papers.token_weights import log_idf
 
 from hf_gile.settings import only_read
 from hf_gile.training import GileDataCollator, add_pooled_embeds, encode_dataset, parameter_groups
@@ -26,22 +23,8 @@ def make(make_pretrained, label_set):
     return make_model
 
 
-def test_token_weights_are_logarithms_of_the_document_idf():
-    documents = [[5, 3, 3], [3], [[3, 1], [3, 5]], []]
-    weights = log_idf(documents, vocab_size=7, special_ids=[0, 1])
-    assert weights.dtype == np.float32
-    assert weights[3] == pytest.approx(math.log(math.log(5 / 4) + 1))
-    assert weights[5] == pytest.approx(math.log(math.log(5 / 3) + 1))
-    assert weights[6] == pytest.approx(math.log(math.log(5) + 1))
-    assert weights[0] == weights[1] == -math.inf
-    with pytest.raises(ValueError, match="documents is empty"):
-        log_idf([], vocab_size=7)
-    with pytest.raises(ValueError, match="document 1 has the token 7, but vocab_size is 7"):
-        log_idf([[1], [2, 7]], vocab_size=7)
-
-
 KINDS = [
-    {"bag_size": 3},
+    {},
     {"text_encoder_type": "hierarchical_transformer", "max_sentence_words": 6, "pooling": "cls"},
 ]
 
@@ -96,11 +79,11 @@ def rate_of(groups, parameter):
 
 
 def test_a_pretrained_encoder_has_a_separate_learning_rate(make):
-    model, *_ = make(bag_size=3, label_rows="full")
+    model, *_ = make(label_rows="full")
     groups = parameter_groups(model, 1e-2, text_encoder_learning_rate=1e-3, weight_decay=0.1)
     encoder = model.gile.text_encoder.transformer
     assert {rate_of(groups, weight) for weight in encoder.parameters()} == {1e-3}
-    assert rate_of(groups, model.gile.bag.vectors.weight) == 1e-2
+    assert rate_of(groups, model.gile.label_rows.weight) == 1e-2
     grouped = sorted(id(parameter) for group in groups for parameter in group["params"])
     assert grouped == sorted(id(parameter) for parameter in model.parameters() if parameter.requires_grad)
     undecayed = [parameter for group in groups if group["weight_decay"] == 0 for parameter in group["params"]]

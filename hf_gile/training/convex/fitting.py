@@ -84,9 +84,9 @@ def fit_convex(
     if not can_be_fitted(config):
         raise ValueError(
             "a convex fit needs text_encoder_type 'nn', or a frozen encoder with a pooling without weights; and "
-            "output_layer='bilinear', cosine_score, label_rows, bag_size 0 and no languages; "
+            "output_layer='bilinear', cosine_score, label_rows, no languages; "
             f"got output_layer {config.output_layer!r}, "
-            f"cosine_score={config.cosine_score}, label_rows={config.label_rows}, bag_size {config.bag_size}, "
+            f"cosine_score={config.cosine_score}, label_rows={config.label_rows}, "
             f"languages {config.languages}, text_config {config.text_config}"
         )
     e = _label_vectors(model)
@@ -224,7 +224,7 @@ def _store(model: GileForSequenceClassification, head: Head, e: Tensor) -> None:
     for name, values in parameters.items():
         layer.get_parameter(name).copy_(values)
     layer.classifier.bias.zero_()
-    layer.cosine.factors.scale[0] = form.factor
+    layer.cosine.factor.scale.fill_(form.factor)
     _set_rows(model, head.rows, size)
     config.term_weights = head.term_weights
     if head.num_unseen:
@@ -266,7 +266,6 @@ def can_be_fitted(config: GileConfig) -> bool:
         and (config.output_layer == "bilinear" or (config.output_layer == "gile" and config.joint_layers == 1))
         and config.cosine_score
         and config.label_rows
-        and not config.bag_size
         and not config.languages
         and config.label_size == config.document_size
     )

@@ -51,7 +51,7 @@ _ENOUGH_TO_CALIBRATE = 100
 """With fewer validation documents, probabilities and thresholds use all documents, see `ConvexFit.left_out`."""
 
 _L2_WITHOUT_CHOICE = 0.1  # of rows
-_STRENGTH_WITHOUT_CHOICE = 1.0  # of the weights of terms, in documents
+_STRENGTH_WITHOUT_CHOICE = 10.0  # of the weights of terms, in documents
 
 _MANY_UNSEEN = 100
 """With so many labels without documents, and documents left out, the offset of unseen labels is chosen with them.
