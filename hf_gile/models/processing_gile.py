@@ -72,12 +72,12 @@ class GileProcessor(SavedTogether, ProcessorMixin):
         lexical: Whether to return `lexical_ids` and `lexical_counts` of documents.
         text_prompt: Prompt of the pretrained encoder for texts, such as `"query: "`.
         label_prompt: Prompt of the pretrained encoder for labels.
-        label_frame: Words before a label that make it a text, such as "A text about ". A label is then read twice, and
-            its vector is the mean.
+        label_frame: A sentence with `{}` for a label, such as "A text about {}." A pretrained encoder then reads each
+            label twice, as it is and in the sentence, and its vector is the mean.
 
     Raises:
         ValueError: If the tokenizer has no padding token, a limit is below 1 or too small for the special tokens, or a
-            word-level tokenizer gets a prompt.
+            word-level tokenizer gets a prompt, or `label_frame` has no `{}`.
 
     Example:
         >>> from hf_gile import build_tokenizer
@@ -132,6 +132,8 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             if not isinstance(prompt, str) or (prompt and not self._is_pretrained):
                 raise ValueError(f"{name} must be a text, for pretrained encoders only, got {prompt!r:.100}")
             check_largest("prompt", len(prompt), f"the number of characters of {name}")
+        if label_frame and "{}" not in label_frame:
+            raise ValueError(f"label_frame must contain {{}}, where labels are inserted, got {label_frame!r:.100}")
         text_limit = "max_sentence_words" if reads_sentences else "max_words"
         self._front, self._back = self._special_tokens(tokenizer, text_prompt, text_limit)
         self._label_front, _ = self._special_tokens(tokenizer, label_prompt, "max_label_words")
@@ -511,7 +513,7 @@ class GileProcessor(SavedTogether, ProcessorMixin):
             fallback = [] if unknown is None else [unknown]
             labels.append([*self._label_front, *(known or words or fallback)[:limit], *self._back])
         if self.label_frame:
-            framed = [_gap(self.label_prompt) + self.label_frame + text for text in texts]
+            framed = [_gap(self.label_prompt) + self.label_frame.replace("{}", text) for text in texts]
             for ids, words in zip(labels, self._encode_words(framed, languages), strict=True):
                 ids += [self.tokenizer.pad_token_id, *self._label_front, *words[:limit], *self._back]
         return labels

@@ -46,8 +46,8 @@ MULTILINGUAL = "intfloat/multilingual-e5-small"
 _FILES = ("config.json", "model.safetensors", "tokenizer*", "special_tokens_map.json", "vocab.txt", "sentencepiece*")
 # Files of an encoder to load; its card states its licence.
 
-LABEL_FRAME = "A text about "
-"""Words before a label with which a frozen encoder reads it a second time. Names of topics gain most."""
+LABEL_FRAME = "A text about {}."
+"""A sentence in which a frozen encoder reads each label a second time. Names of topics gain most."""
 
 PIECES_A_WORD = 1.6
 """Maximum number of tokens per word, with the tokenizer of MiniLM, of a text that is surely English. English texts full

@@ -115,7 +115,7 @@ def processor_from_text_encoder(
         config: Configuration of the model.
         text_prompt: Prompt of the encoder for texts, such as `"query: "`, which is saved with the processor.
         label_prompt: Prompt of the encoder for labels.
-        label_frame: Words before a label, such as `"A text about "`, with which it is read a second time.
+        label_frame: Sentence such as `"A text about {}."`, in which each label is read a second time.
         tokenizer_options: Further arguments of `AutoTokenizer.from_pretrained`, such as `revision`.
 
     Raises:

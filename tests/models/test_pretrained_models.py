@@ -190,14 +190,14 @@ def test_limits_stay_within_the_positions_of_the_encoder(make_pretrained, encode
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_vector_of_a_label_with_a_frame_is_the_mean_of_both_readings(make_pretrained, kind):
     model, processor = make_pretrained(kind)
-    twice = GileProcessor.for_config(processor.tokenizer, model.config, label_frame="blood of ")
+    twice = GileProcessor.for_config(processor.tokenizer, model.config, label_frame="blood of {}.")
     names = ["iron", "human milk"]
     with torch.no_grad():
         plain, framed = (
             model.gile.text_encoder.pool_labels(ids, ids != 0)
             for ids in (
                 processor(label_text=texts, return_tensors="pt")["label_input_ids"]
-                for texts in (names, [f"blood of {name}" for name in names])
+                for texts in (names, [f"blood of {name}." for name in names])
             )
         )
         ids = twice(label_text=names, return_tensors="pt")["label_input_ids"]

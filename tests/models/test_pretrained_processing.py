@@ -67,9 +67,11 @@ def test_a_sentence_longer_than_a_window_continues_in_the_next_window(windows, i
 
 
 def test_a_label_with_a_frame_is_two_sequences_between_padding(pieces, ids):
-    processor = GileProcessor.for_config(pieces, config_of(max_label_words=5), label_frame="blood ")
+    processor = GileProcessor.for_config(pieces, config_of(max_label_words=5), label_frame="blood {}")
     (label,) = processor(label_text=["Milk iron heart fail"])["label_input_ids"]
     assert label == [CLS, *ids("milk", "iron", "heart"), SEP, PAD, CLS, *ids("blood", "milk", "iron"), SEP]
+    with pytest.raises(ValueError, match=r"label_frame must contain {}, .* got 'blood'"):
+        GileProcessor.for_config(pieces, config_of(), label_frame="blood")
 
 
 def test_windows_are_cut_at_the_limit_and_padded(windows, ids):
@@ -81,7 +83,7 @@ def test_windows_are_cut_at_the_limit_and_padded(windows, ids):
 
 @pytest.mark.parametrize("kind", ["transformer", "hierarchical_transformer"])
 def test_a_saved_processor_gives_the_same_tokens(tmp_path, pieces, kind):
-    prompts = {"text_prompt": "iron: ", "label_prompt": "a ", "label_frame": "blood of "}
+    prompts = {"text_prompt": "iron: ", "label_prompt": "a ", "label_frame": "blood of {}."}
     processor = GileProcessor.for_config(pieces, config_of(kind, max_words=11, max_sentence_words=7), **prompts)
     processor.save_pretrained(tmp_path)
     config_of(kind).save_pretrained(tmp_path)
