@@ -17,11 +17,11 @@ import yaml
 from torch.nn.functional import normalize
 
 from hf_gile.data import load_labels
+from hf_gile.training.encoders import LABEL_FRAME
 from hf_gile.training.general import SHRINKAGE, general_scorer, text_vectors
 
 MOST_BYTES = 1_000_000  # of a note
 COMMON = 0.5  # of what all notes have in common counts for no tag; benchmarks/tags.py says how it was chosen
-FRAME = "A text about {}."  # the vector of a tag is the mean of those of its name and of this
 FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 CODE = re.compile(r"^(```|~~~).*?(?:^\1|\Z)|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 TAG = re.compile(r"(?<!\S)#([\w/-]*[^\W\d][\w/-]*)")
@@ -83,8 +83,8 @@ def suggest(tagged: list[Note], texts: list[str], tags: list[str], top: int) -> 
     model, processor = general_scorer(texts, labels=names)
     notes = normalize(text_vectors(model, processor, [*(note.text for note in tagged), *texts]))
     common = notes.sum(0) / (len(notes) + SHRINKAGE)
-    framed = text_vectors(model, processor, [FRAME.format(name) for name in names])
-    means = normalize(normalize(text_vectors(model, processor, names)) + normalize(framed))
+    framed = text_vectors(model, processor, [LABEL_FRAME.format(name) for name in names])
+    means = normalize(normalize(text_vectors(model, processor, names)) + normalize(framed))  # of both forms of a tag
     scores = (notes - COMMON * common)[len(tagged) :] @ means.T
     notes = normalize(notes - common)
     similarities = (notes[len(tagged) :] @ notes[: len(tagged)].T).clamp(min=0) ** 2

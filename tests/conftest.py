@@ -204,11 +204,11 @@ def save_text_encoder(tmp_path):
 def make_pretrained(save_text_encoder, label_set):
     """Creates a model with stored labels over a random pretrained encoder, and its processor."""
 
-    def make(labels=label_set, encoder=None, **fields):
+    def make(labels=label_set, encoder=None, text_prompt="", **fields):
         encoder = encoder or save_text_encoder()
         torch.manual_seed(0)
         model = model_from_text_encoder(encoder, num_labels=len(labels), **fields)
-        processor = processor_from_text_encoder(encoder, model.config)
+        processor = processor_from_text_encoder(encoder, model.config, text_prompt=text_prompt)
         model.set_labels(labels, processor)
         return model, processor
 
@@ -216,16 +216,12 @@ def make_pretrained(save_text_encoder, label_set):
 
 
 @pytest.fixture
-def make_over_encoder(save_text_encoder, label_set):
+def make_over_encoder(make_pretrained):
     """Creates a model over a random encoder, with random weights everywhere and stored labels, and its processor."""
 
     def make(text_prompt="", **fields):
-        folder = save_text_encoder()
-        torch.manual_seed(0)
         options = only_read(**{"joint_size": 13, "max_words": 24, "text_encoder_type": "transformer"} | fields)
-        model = model_from_text_encoder(folder, num_labels=len(label_set), **options)
-        processor = processor_from_text_encoder(folder, model.config, text_prompt=text_prompt)
-        model.set_labels(label_set, processor)
+        model, processor = make_pretrained(text_prompt=text_prompt, **options)
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 if "transformer" not in name:

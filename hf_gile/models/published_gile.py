@@ -204,7 +204,7 @@ class PublishedGileConfig(GileConfig):
         check_largest("max_sentences", size, "max_sentences times max_sentence_words")
         if (text.text_encoder_type, text.pooling) != ("han", "attention") or self.lexical:
             raise ValueError(
-                "the published graph has text_encoder_type 'han' and pooling 'attention', not "
+                "the published graph has text_encoder_type 'han' and pooling 'attention', and is not "
                 f"lexical, got {text.text_encoder_type!r}, {text.pooling!r} and {self.lexical}"
             )
         if self.label_encoder_type == "text_encoder" and text.max_label_words > text.max_sentence_words:

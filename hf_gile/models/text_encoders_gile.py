@@ -425,11 +425,10 @@ class TransformerEncoder(nn.Module):
         """Returns the `(L, P)` outputs for `(L, T)` tokens of labels, means over sequences that padding separates."""
         is_first = attention_mask & ~functional.pad(attention_mask, (1, -1))
         sequences = is_first.cumsum(1) * attention_mask
-        number = int(sequences.max())
-        if number < 2:
+        if not bool((sequences > 1).any()):
             return self.pool(input_ids, attention_mask, language=language)[0]
         outputs = []
-        for sequence in range(1, number + 1):
+        for sequence in range(1, int(sequences.max()) + 1):
             is_part = sequences == sequence
             width = int(is_part.sum(1).max())
             order = (~is_part).byte().argsort(dim=1, stable=True)[:, :width]

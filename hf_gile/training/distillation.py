@@ -122,8 +122,9 @@ def distill(
         raise ValueError("no texts to learn from: pass texts like those to score")
     tokenizer = copy.deepcopy(processor.tokenizer)
     config = static_config(teacher.config, 1)
-    prompts = {name: getattr(processor, name) for name in ("label_prompt", "label_frame")}
-    reader = GileProcessor.for_config(tokenizer, config, **prompts)  # reads long texts
+    reader = GileProcessor.for_config(  # reads long texts
+        tokenizer, config, label_prompt=processor.label_prompt, label_frame=processor.label_frame
+    )
     ids = reader([*texts])["input_ids"]
     vocab_size = teacher.config.text_config.vocab_size
     is_tested = np.zeros(len(ids), bool)
@@ -156,8 +157,8 @@ def check_teacher(model: GileForSequenceClassification) -> None:
         raise ValueError(
             "only a model with a pretrained encoder that reads texts and labels can be distilled, without "
             f"languages, or an encoder over windows; got text_encoder_type {config.text_config.text_encoder_type!r}, "
-            f"label_encoder_type {config.label_encoder_type!r}, languages "
-            f"{config.languages}. hf-gile train makes such a model by default"
+            f"label_encoder_type {config.label_encoder_type!r}, languages {config.languages}. hf-gile train makes such "
+            "a model by default"
         )
 
 

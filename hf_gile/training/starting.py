@@ -131,8 +131,9 @@ def processor_from_text_encoder(
     options = {"model_input_names": ["input_ids", "attention_mask"], **tokenizer_options}
     trust = options.pop("trust_remote_code", False)
     tokenizer = AutoTokenizer.from_pretrained(name_or_path, trust_remote_code=trust, **options)
-    prompts = {"text_prompt": text_prompt, "label_prompt": label_prompt, "label_frame": label_frame}
-    return GileProcessor.for_config(tokenizer, config, **prompts)
+    return GileProcessor.for_config(
+        tokenizer, config, text_prompt=text_prompt, label_prompt=label_prompt, label_frame=label_frame
+    )
 
 
 @torch.no_grad()

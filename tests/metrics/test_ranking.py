@@ -10,6 +10,8 @@ from sklearn.metrics import (
 
 from hf_gile.metrics import RankingMetrics, propensities, ranking_metrics
 
+MEANS = ("average_precision", "ranking_loss", "one_error", "coverage")
+
 
 def literal_one_error(scores, gold):
     errors = []
@@ -55,6 +57,16 @@ def test_sparse_and_multi_hot_gold_labels_give_the_same_metrics():
         assert all(result == pytest.approx(results[0], abs=1e-12) for result in results)
 
 
+def test_a_tie_counts_against_the_model():
+    result = ranking_metrics(torch.zeros(1, 5), torch.tensor([[2]]))
+    assert {name: result[name].item() for name in MEANS} == {
+        "average_precision": 0.2,
+        "ranking_loss": 1.0,
+        "one_error": 1.0,
+        "coverage": 5.0,
+    }
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_scores_keep_their_ties(dtype):
     scores, gold = batch(seed=3, ties=False)
@@ -72,6 +84,16 @@ def test_labels_with_a_score_of_minus_infinity_are_excluded():
     restricted = ranking_metrics(scores[:, :5], gold[:, :5])
     for name, values in restricted.items():
         torch.testing.assert_close(left_out[name], values)
+
+
+def test_documents_without_gold_are_skipped_and_counted():
+    scores = torch.tensor([[1.0, 0.0, 2.0], [0.0, 1.0, 2.0]])
+    labels = torch.tensor([[-100, -100], [-100, 2]])
+    result = ranking_metrics(scores, labels)
+    assert result["counted"].tolist() == [False, True]
+    assert all(result[name][0].isnan() for name in MEANS)
+    means = streamed(scores, labels, num_labels=3)
+    assert (means["average_precision"], means["documents"], means["skipped"]) == (1, 1, 1)
 
 
 def literal_at_k(scores, gold, k):

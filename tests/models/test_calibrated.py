@@ -66,6 +66,13 @@ def test_calibration_keeps_the_order_within_a_group(method, dtype):
     assert (steps[logits.double().diff() > rounding] > 0).all()
 
 
+def test_without_a_calibration_logits_are_unchanged():
+    logits = torch.randn(3, 5)
+    assert calibrated(logits, SEEN, {}) is logits
+    with pytest.raises(ValueError, match=r"each of the 5 labels, got shape \(4,\)"):
+        calibrated(logits, SEEN[:4], {})
+
+
 def test_labels_are_matched_by_id_or_by_text_and_language(make_model):
     model, processor = make_model()
     stored = LabelSet(

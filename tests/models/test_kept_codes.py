@@ -50,6 +50,12 @@ def test_a_change_of_all_numbers_through_data_is_detected(shape, dtype):
     assert compute_state(numbers) != before
 
 
+def test_a_state_tells_tensors_of_equal_numbers_apart():
+    numbers = torch.ones(20)
+    states = [compute_state(x) for x in (numbers, numbers.clone(), numbers.view(4, 5), numbers.view(torch.int32))]
+    assert len(set(states)) == 4
+
+
 def test_weights_on_the_meta_device_count_as_changed():
     offloaded = torch.empty(3, device="meta")
     assert compute_state(offloaded) != compute_state(offloaded)
@@ -130,13 +136,24 @@ def test_a_frozen_encoder_is_not_hashed_at_each_training_step(make_pretrained, m
     model(**inputs, labels=torch.tensor([[1]]))
     monkeypatch.setattr("hf_gile.models.label_embeds_gile.compute_encoder_state", None)
     model(**inputs, labels=torch.tensor([[1]]))
+    with torch.no_grad():
+        model.gile.text_encoder.transformer.encoder.layer[0].output.dense.weight += 1
+    with pytest.raises(TypeError, match="not callable"):  # a version counter has changed
+        model(**inputs, labels=torch.tensor([[1]]))
 
 
-def train_step(model, **options):
+def train_step(model, make, **options):
     weight = model.gile.get_input_embeddings().weight
     weight.grad = torch.zeros_like(weight)
     weight.grad[model.label_input_ids.max()] = 1  # of a single word
-    torch.optim.AdamW([weight], lr=0.5, **options).step()
+    make([weight], lr=0.5, **options).step()
+
+
+OPTIMIZERS = {
+    f"{make.__name__}, {kind}": partial(train_step, make=make, foreach=kind == "foreach", fused=kind == "fused")
+    for make in (torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD)
+    for kind in ("plain", "foreach", "fused")
+}
 
 
 def load(model, assign=False):
@@ -144,10 +161,7 @@ def load(model, assign=False):
     model.load_state_dict(state, strict=False, assign=assign)
 
 
-CHANGES = {
-    "AdamW": train_step,
-    "AdamW, foreach": partial(train_step, foreach=True),
-    "AdamW, fused": partial(train_step, fused=True),
+CHANGES = OPTIMIZERS | {
     "in place": lambda model: model.gile.label_parameters()[0].mul_(-3),
     "a copy": lambda model: model.gile.label_parameters()[0].copy_(torch.ones(())),
     "another tensor": lambda model: setattr(weight := model.gile.label_parameters()[0], "data", 0.5 - weight.data),
@@ -187,6 +201,21 @@ def test_clearing_the_cache_shows_a_single_changed_number(make_model):
     with torch.no_grad():
         fresh = model.gile.project_labels(**model.stored_inputs())
         assert torch.equal(model.project_stored_labels(), fresh)
+
+
+def test_least_recently_used_codes_are_evicted_first():
+    cache = LabelCache(max_bytes=60)
+    computed = []
+    for name in "abcadacb":  # a codes' size is 20
+        codes = cache.codes((LabelSet.from_names([name]),), ("model",), partial(computed_codes, computed, name))
+        assert codes.shape == (1, 5)
+    assert computed == ["a", "b", "c", "d", "b"]
+    assert (len(cache._codes), cache.num_bytes) == (3, 60)
+
+
+def computed_codes(computed, name):
+    computed.append(name)
+    return torch.zeros(1, 5)
 
 
 def test_threads_get_their_codes_within_the_limit_of_memory():

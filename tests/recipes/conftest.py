@@ -24,6 +24,7 @@ SAVE = Figure.savefig
 class Done:
     """A recipe that has ended, and the folder that it ran in."""
 
+    code: int
     stdout: str
     stderr: str
     folder: Path
@@ -65,7 +66,7 @@ def run_recipe(monkeypatch, capfd, tmp_path):
     def run(name: str, flags: str, fails: bool = False) -> Done:
         monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
         capfd.readouterr()
-        failed = False
+        code = 0
         with monkeypatch.context() as patch:
             patch.chdir(tmp_path)
             patch.setattr(sys, "argv", [str(RECIPES / f"{name}.py"), *shlex.split(flags)])
@@ -73,14 +74,15 @@ def run_recipe(monkeypatch, capfd, tmp_path):
             try:
                 importlib.import_module(name).main()
             except SystemExit as error:
-                failed = error.code not in (0, None)
-                if isinstance(error.code, str):
-                    sys.stderr.write(f"{error.code}\n")
+                code = error.code or 0
+                if isinstance(code, str):
+                    sys.stderr.write(f"{code}\n")
+                    code = 1
             except Exception:
-                failed = True
+                code = 1
                 traceback.print_exc()
-        done = Done(*capfd.readouterr(), tmp_path)
-        assert failed == fails, done.stderr[-3000:]
+        done = Done(code, *capfd.readouterr(), tmp_path)
+        assert (code != 0) == fails, done.stderr[-3000:]
         return done
 
     return run

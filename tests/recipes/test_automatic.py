@@ -44,7 +44,7 @@ def available_encoder(monkeypatch, topic_encoder):
     )
 
 
-def test_few_documents_are_all_fitted_on_and_counted(run, available_encoder, tmp_path):
+def test_few_documents_are_all_fitted_on_and_counted(run, available_encoder, model_folder, tmp_path):
     for name, number in (("train", 27), ("dev", 3), ("test", 4)):
         rows = [{"text": f"heart {row}", "labels": ["heart"]} for row in range(number)]
         rows[0] = {"text": "milk", "labels": ["milk"]}
@@ -55,6 +55,8 @@ def test_few_documents_are_all_fitted_on_and_counted(run, available_encoder, tmp
     assert "too few to choose and calibrate on" in done.stdout + done.stderr
     assert "labels: 2 seen, 3 unseen" in done.stdout
     assert "fitted again" not in done.stdout
+    assert "documents and labels are compared by the joint space of GILE" in done.stdout
+    assert AutoConfig.from_pretrained(model_folder).output_layer == "gile"
 
 
 def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(
@@ -85,9 +87,9 @@ def test_by_default_the_encoder_stays_frozen_and_the_head_is_fitted(
     assert 0 < figures["calibration"]["seen_threshold"] < 1
 
     model = AutoModelForSequenceClassification.from_pretrained(model_folder)
-    forms = {"gile": "the joint space of GILE", "bilinear": "a bilinear form"}
-    assert f"documents and labels are compared by {forms[model.config.output_layer]}" in done.stdout
-    assert (model.config.cosine_score, model.config.label_rows) == (True, "full")
+    assert "documents and labels are compared by a bilinear form" in done.stdout
+    config = model.config
+    assert (config.output_layer, config.cosine_score, config.label_rows) == ("bilinear", True, "full")
     assert model.config.text_config.freeze_text_encoder
     assert model.config.lexical
     assert set(model.config.term_weights) == {"seen", "unseen", "rare"}

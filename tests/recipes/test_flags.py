@@ -14,7 +14,7 @@ from transformers import TrainingArguments
 from hf_gile_cli.flag_names import unknown_flag
 from hf_gile_cli.flags import FlagParser
 
-ERRORS = [
+ERRORS_OF_USE = [
     ("table", "--label tags", r"error: --label: unknown flag; did you mean --labels \(Column with the label ids"),
     ("table", "--epochs 3", r"did you mean --num_train_epochs \("),
     ("table", "--zzz", "error: --zzz: unknown flag; --help shows the flags"),
@@ -30,12 +30,6 @@ ERRORS = [
     ("table", "--train_files notes.csv --held_out 2", "held_out must be a fraction"),
     ("table", "--train_files notes.csv --metric_for_best_model acuracy", r"metric_for_best_model: .* mean \w*accuracy"),
     ("table", "--train_files notes.csv --text_encoder static --lexical false", "neither start_from nor lexical false"),
-    (
-        "table",
-        "--train_files notes.csv --label_file two.csv",
-        "two.csv lacks 1 label id .*'iron', .*notes.csv:2",
-    ),
-    ("table", "--train_files same.csv", "all documents have the same label, 'iron', so there is nothing to learn"),
     ("units", "--train_files notes.csv --units gile nosuch", "units must be one of linear, gile, .*, got 'nosuch'"),
     ("units", "--train_files notes.csv --text_encoder_type wam", "text_encoder_type must be .*; did you mean wan"),
     ("units", "--train_files notes.csv --text_encoder_options {", "text_encoder_options must be JSON"),
@@ -61,15 +55,24 @@ ERRORS = [
     ("nmt", "--data . --layers jiont512", "did you mean joint"),
     ("nmt", "--data . --layers tiedx2", "only joint and output support it"),
     ("nmt", "--data . --loss chunked", "remove it from --layers"),
-    ("nmt", "--data .", "no file train.de"),
     ("xmc", "--data absent", r"data: no folder absent \(in "),
+]
+ERRORS_OF_DATA = [
+    (
+        "table",
+        "--train_files notes.csv --label_file two.csv",
+        "two.csv lacks 1 label id .*'iron', .*notes.csv:2",
+    ),
+    ("table", "--train_files same.csv", "all documents have the same label, 'iron', so there is nothing to learn"),
+    ("nmt", "--data .", "no file train.de"),
     ("xmc", "--data . --encoding 'no such'", "encoding must be"),
     ("xmc", "--data .", "no trn.json or trn_X.txt or "),
 ]
+ERRORS = [(2, *row) for row in ERRORS_OF_USE] + [(1, *row) for row in ERRORS_OF_DATA]
 
 
-@pytest.mark.parametrize(("recipe", "flags", "message"), ERRORS)
-def test_an_error_names_the_flag_and_the_remedy(run_recipe, save_text_encoder, tmp_path, recipe, flags, message):
+@pytest.mark.parametrize(("code", "recipe", "flags", "message"), ERRORS)
+def test_an_error_names_the_flag_and_the_remedy(run_recipe, save_text_encoder, tmp_path, code, recipe, flags, message):
     if " encoder" in flags:
         save_text_encoder(texts=["a"])
     for name, labels in (("notes", ("iron", "milk")), ("same", ("iron",))):
@@ -81,6 +84,7 @@ def test_an_error_names_the_flag_and_the_remedy(run_recipe, save_text_encoder, t
     for language in ("english", "german"):
         (tmp_path / "train" / f"{language}.json").touch()
     done = run_recipe(f"train_{recipe}", f"--use_cpu --output_dir out {flags}", fails=True)
+    assert done.code == code
     assert re.search(message, done.stderr.splitlines()[-1])
     assert "Traceback" not in done.stderr
     assert not [*(tmp_path / "out").rglob("*")]

@@ -84,10 +84,9 @@ def fit_convex(
     if not can_be_fitted(config):
         raise ValueError(
             "a convex fit needs text_encoder_type 'nn', or a frozen encoder with a pooling without weights; and "
-            "output_layer='bilinear', cosine_score, label_rows, no languages; "
-            f"got output_layer {config.output_layer!r}, "
-            f"cosine_score={config.cosine_score}, label_rows={config.label_rows}, "
-            f"languages {config.languages}, text_config {config.text_config}"
+            "output_layer='bilinear', cosine_score, label_rows and no languages; "
+            f"got output_layer {config.output_layer!r}, cosine_score={config.cosine_score}, "
+            f"label_rows={config.label_rows}, languages {config.languages}, text_config {config.text_config}"
         )
     e = _label_vectors(model)
     train = _documents(model, parts, "train")
