@@ -9,8 +9,8 @@ same encoder, of a note and the name of a tag. Measured is how many notes have t
 the first. The rule was chosen on other notes and tags: descriptions of Debian packages with tags or sections, as they
 are and as many of each tag, seeds 100 to 105. Without all of what notes have in common it was a little better there
 than without half of it, but not on clinc150 with seeds 1 to 3, which are therefore not reported. The frame of names was
-chosen among six on titles of TIBKAT with their subjects, and on descriptions of Debian packages with their tags; all six
-had been tried on both sets as well, where another was better.
+chosen among six on titles of TIBKAT with their subjects, and on descriptions of Debian packages with their tags; all
+six had been tried on both sets as well, where another was better.
 
 Writes results/tags.json; the table is that of docs/tags.md.
 """
