@@ -21,7 +21,7 @@ from transformers import PreTrainedTokenizerBase
 from ..models import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, get_towers
 from ..models.configuration_gile import FORMAT_VERSION
 from ..models.lexical_gile import LEXICAL_BUCKETS, count_features, lexical_features
-from .encoders import FoundEncoder, best_text_encoder, make_once, prompt_of
+from .encoders import LABEL_FRAME, FoundEncoder, best_text_encoder, make_once, prompt_of
 from .starting import model_from_text_encoder, processor_from_text_encoder
 
 CHOSEN: dict[str, dict[str, float]] = json.loads(
@@ -49,10 +49,11 @@ def general_scorer(
 
         score = a cos(h, e) - a m . e + b match + c coverage + d
 
-    Words shared by a text and a label are compared as in `Postings`; their rarity is estimated from the vocabulary of
-    the tokenizer and the sample documents, see `document_idf`. m is n / (n + 10) times the mean of h / |h| over n such
-    documents, so labels that are close to all documents gain nothing; fifty documents are enough to help. By default
-    each text has a single label, by a softmax; with `multi_label=True` the pipeline scores each label independently.
+    e is the mean of the vectors of the label and of "A text about {label}." Words shared by a text and a label are
+    compared as in `Postings`; their rarity is estimated from the vocabulary of the tokenizer and the sample documents,
+    see `document_idf`. m is n / (n + 10) times the mean of h / |h| over n such documents, so labels that are close to
+    all documents gain nothing; fifty documents are enough to help. By default each text has a single label, by a
+    softmax; with `multi_label=True` the pipeline scores each label independently.
 
     Args:
         texts: A sample of the texts to score, from which `best_text_encoder` detects the language; by default English.
@@ -102,7 +103,8 @@ def scorer_over(
     size = model.config.label_size
     model.config.term_weights = {"unseen": {"joint": weights.pop("cosine") / size, **weights}}
     prompt = prompt_of(encoder.name)
-    processor = processor_from_text_encoder(encoder.folder, model.config, text_prompt=prompt, label_prompt=prompt)
+    prompts = {"text_prompt": prompt, "label_prompt": prompt, "label_frame": LABEL_FRAME}
+    processor = processor_from_text_encoder(encoder.folder, model.config, **prompts)
     layer = get_towers(model).output_layer
     with torch.no_grad():
         layer.lexical.idf.copy_(torch.from_numpy(document_idf(processor.tokenizer, documents)))
