@@ -321,7 +321,18 @@ Ours trains on the original records only.
 def page(results: Mapping[str, Any]) -> str:
     """Formats the page of a results file."""
     made = {"Ours beside the best of the others": beside(results), **tables(results)}
-    return INTRODUCTION + "".join(f"\n## {title}\n\n{table}\n" for title, table in made.items())
+    sections = "".join(f"\n## {title}\n\n{table}\n" for title, table in made.items())
+    return f"{INTRODUCTION}\n{commits(results)}\n{sections}"
+
+
+def commits(results: Mapping[str, Any]) -> str:
+    """Says at which commits ours was measured."""
+    sets_of: dict[str, list[str]] = {}
+    for family, sets in members(results).items():
+        own = {f"`{run['commit'][:8]}`" for name in sets for run in results[name].get("ours", {}).values()}
+        sets_of.setdefault(" and ".join(sorted(own)), []).append(family)
+    measured = [f"- {found}: {', '.join(families)}" for found, families in sets_of.items()]
+    return "\n".join(["Ours, nothing set, was measured at these commits:", "", *measured])
 
 
 def members(results: Mapping[str, Any]) -> dict[str, list[str]]:
