@@ -7,7 +7,7 @@ Each data set is ranked with the weights chosen on all other data sets, and comp
 encoder. It is ranked twice: "alone", and "centred" by the mean of 50 validation documents, which also say how rare
 words are. The weights of shared words are those with the largest gain in average precision relative to the cosine.
 Every data set has the same influence, and gains above a tenth count as a tenth, so that no data set pays for another.
-Among weights that gain within a thousandth of the most, those with the largest whole gain are chosen.
+The mean is taken of all weights that gain within a thousandth of the most, since chance decides among them.
 Documents come from training parts: 200, or up to 1,000 if they are short. Of a large label set, the candidates are the
 labels of the documents and 500 others. Weights are also chosen on definitions of MeSH and WordNet (Debian's
 wordnet-base) and on tags of Debian packages.
@@ -210,13 +210,13 @@ def gains_of(example: Example, choices: Sequence[Choice]) -> Any:
 
 
 def best_choice(choices: Sequence[Choice], gains: dict[str, Any]) -> Choice:
-    """Returns the choice with the largest mean gain; data sets weigh the same, regardless of their number of tasks."""
+    """Returns the mean of the choices with about the largest mean gain; data sets weigh the same, of any tasks."""
     by_set: dict[str, list[Any]] = {}
     for name, ratios in gains.items():
-        by_set.setdefault(set_of(name), []).append(ratios)
-    limited = np.mean([np.minimum(ratios, ENOUGH).mean(axis=0) for ratios in by_set.values()], axis=0)
-    whole = np.mean([np.mean(ratios, axis=0) for ratios in by_set.values()], axis=0)
-    return choices[int(np.where(limited >= limited.max() - AS_GOOD, whole, 0).argmax())]
+        by_set.setdefault(set_of(name), []).append(np.minimum(ratios, ENOUGH))
+    total = np.mean([np.mean(ratios, axis=0) for ratios in by_set.values()], axis=0)
+    match, coverage = np.mean(np.array(choices)[total >= total.max() - AS_GOOD], axis=0)
+    return float(match), float(coverage)
 
 
 def sharpness(examples: Sequence[Example], choice: Choice) -> float:
