@@ -42,6 +42,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
+from hf_gile.data import ReadReport
 from hf_gile.settings import only_read
 from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 from hf_gile.training.convex import documents, head
@@ -85,6 +86,18 @@ def first_citations(medline_file):
 def demo_citations(medline_file):
     """Reads all citations of the demo file, which takes seconds: for slow tests."""
     return list(read_medline(medline_file))
+
+
+@pytest.fixture
+def report():
+    """A report of a reader that refuses malformed input."""
+    return ReadReport()
+
+
+@pytest.fixture
+def lenient():
+    """A report of a reader that skips and counts malformed input."""
+    return ReadReport("skip")
 
 
 @pytest.fixture

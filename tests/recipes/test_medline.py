@@ -85,27 +85,24 @@ def test_markup_keeps_its_meaning(records_of, markup, text):
 @pytest.mark.parametrize(
     "placeholder", ["[Not Available].", "[In Process Citation]", "Abstract unavailable.", "N/A", "[]."]
 )
-def test_placeholders_are_no_text_and_other_languages_are_counted(records_of, placeholder):
+def test_placeholders_are_no_text_and_other_languages_are_counted(records_of, placeholder, report):
     other = "<OtherAbstract Language='ger'><AbstractText>Mäuse.</AbstractText></OtherAbstract>"
     article = citation(title=placeholder, abstract="<VernacularTitle>Über Mäuse</VernacularTitle>", after=other)
-    report = ReadReport()
     (record,) = records_of(document(article), report)
     assert (record["title"], record["abstractText"]) == ("", "")
     assert report.left_out == {"vernacular title": 1, "other abstract": 1, "placeholder instead of the title": 1}
 
 
-def test_an_error_of_e_utilities_within_a_set_is_named_or_skipped(records_of):
+def test_an_error_of_e_utilities_within_a_set_is_named_or_skipped(records_of, lenient):
     content = document(citation("3"), "<ERROR>UID=5: cannot get document</ERROR>", citation("7"))
     with pytest.raises(ValueError, match=r"a\.xml: E-utilities answered: UID=5: cannot get document"):
         records_of(content)
-    report = ReadReport("skip")
-    assert [record["pmid"] for record in records_of(content, report)] == ["3", "7"]
-    assert report.left_out == {"error of E-utilities": 1}
+    assert [record["pmid"] for record in records_of(content, lenient)] == ["3", "7"]
+    assert lenient.left_out == {"error of E-utilities": 1}
 
 
-def test_a_set_of_citations_from_before_2017_is_read(records_of):
+def test_a_set_of_citations_from_before_2017_is_read(records_of, report):
     old = citation().replace("<PubmedArticle>", "").replace("</PubmedArticle>", "")
-    report = ReadReport()
     records = records_of(f"<MedlineCitationSet>{old}{deletion(11)}</MedlineCitationSet>".encode(), report)
     assert records == records_of(document(citation()))
     assert report.left_out == {"notice of deletion": 1}
@@ -162,13 +159,12 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("bad", BROKEN, ids=range(len(BROKEN)))
-def test_a_malformed_citation_is_named_by_number_and_pmid_or_skipped(records_of, bad):
+def test_a_malformed_citation_is_named_by_number_and_pmid_or_skipped(records_of, bad, lenient):
     content = document(citation("3"), bad, citation("13"))
     with pytest.raises(ValueError, match=rf'a\.xml: {BROKEN[bad]}.*on_error="skip"'):
         records_of(content)
-    report = ReadReport(on_error="skip")
-    assert [record["pmid"] for record in records_of(content, report)] == ["3", "13"]
-    assert report.left_out == {"malformed record": 1}
+    assert [record["pmid"] for record in records_of(content, lenient)] == ["3", "13"]
+    assert lenient.left_out == {"malformed record": 1}
 
 
 @pytest.mark.parametrize(

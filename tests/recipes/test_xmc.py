@@ -10,7 +10,6 @@ from papers.xmc import load_xmc
 from scipy import sparse
 
 from hf_gile import Label, LabelSet
-from hf_gile.data import ReadReport
 from hf_gile.training import encode_dataset
 
 LABELS = ["Mouse trap", "Cheese", "", "Cheese", "Rat trap"]
@@ -117,9 +116,8 @@ def load(tmp_path):
 
 
 @pytest.mark.parametrize("form", forms())
-def test_every_file_layout_gives_the_same_data(write, load, form):
+def test_every_file_layout_gives_the_same_data(write, load, form, report):
     contents, ids = forms()[form]
-    report = ReadReport()
     corpus = load(write(contents), report=report)
     for split, rows in (("train", TRAIN), ("test", TEST)):
         names = [ids.format(number) for number in range(len(rows))]
@@ -130,16 +128,15 @@ def test_every_file_layout_gives_the_same_data(write, load, form):
     assert report.homonyms == 2
 
 
-def test_another_encoding_is_read_and_a_wrong_encoding_named(write, load):
+def test_another_encoding_is_read_and_a_wrong_encoding_named(write, load, lenient):
     latin = texts_of(TRAIN).replace("\u2028", " ").encode("latin-1")
     folder = write(forms()["texts"][0] | {"trn_X.txt": latin})
     message = r"trn_X\.txt: line 2: byte 2 of the line is not utf-8; .* pass encoding=.windows-1252.$"
     with pytest.raises(ValueError, match=message):
         load(folder)
     assert load(folder, encoding="latin-1").documents["train"][1]["text"] == "Käse"
-    report = ReadReport("skip")
-    assert load(folder, report=report).documents["train"]["id"] == ["0", "4"]
-    assert report.left_out["malformed document"] == 1
+    assert load(folder, report=lenient).documents["train"]["id"] == ["0", "4"]
+    assert lenient.left_out["malformed document"] == 1
 
 
 @pytest.mark.parametrize(
@@ -161,21 +158,19 @@ def test_another_encoding_is_read_and_a_wrong_encoding_named(write, load):
         ),
     ],
 )
-def test_malformed_lines_and_differing_sizes_are_named_or_skipped(write, load, form, changes, message):
+def test_malformed_lines_and_differing_sizes_are_named_or_skipped(write, load, form, changes, message, lenient):
     if "trn.json" in changes:
         changes = {"trn.json": changes["trn.json"].rstrip("\n") + "\n" + json_lines(TRAIN)}
     folder = write(forms()[form][0] | changes)
     with pytest.raises(ValueError, match=message):
         load(folder)
-    report = ReadReport("skip")
-    assert 0 < len(load(folder, ["train"], report=report).documents["train"]) <= 3
-    assert {"malformed document", "malformed label", "malformed pair", "damaged file"} & set(report.left_out)
+    assert 0 < len(load(folder, ["train"], report=lenient).documents["train"]) <= 3
+    assert {"malformed document", "malformed label", "malformed pair", "damaged file"} & set(lenient.left_out)
 
 
-def test_filtered_pairs_are_not_labels(write, load):
+def test_filtered_pairs_are_not_labels(write, load, report):
     texts = {"trn_X.txt": "x\ny\nz\n", "Y.txt": "Mice\nRats\n", "trn_X_Y.txt": "3 2\n0:1 1:1\n0:1\n0:1\n"}
     folder = write(texts | {"filter_labels_train.txt": "0 1\n0 1\n1 0\n"})
-    report = ReadReport()
     train = load(folder, ["train"], report=report).documents["train"]
     assert (train["id"], train["labels"], train["excluded"]) == (["0", "2"], [["0"], ["0"]], [["1"], []])
     assert report.left_out == {"without labels": 1}
