@@ -41,7 +41,14 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
+from hf_gile import (
+    GileConfig,
+    GileForSequenceClassification,
+    GileProcessor,
+    LabelScoringPipeline,
+    LabelSet,
+    build_tokenizer,
+)
 from hf_gile.data import ReadReport
 from hf_gile.settings import only_read
 from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
@@ -191,6 +198,17 @@ def make_model(tokenizer, label_set):
                     parameter.normal_()
         model.set_labels(label_set, processor)
         return model.eval(), processor
+
+    return make
+
+
+@pytest.fixture
+def make_pipe(make_model):
+    """Creates a pipeline of a tiny model, by default for any number of labels of a text."""
+
+    def make(text_encoder_type="wan", problem_type="multi_label_classification", **options):
+        model, processor = make_model(text_encoder_type, problem_type=problem_type, **options)
+        return LabelScoringPipeline(model=model, processor=processor)
 
     return make
 

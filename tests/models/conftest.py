@@ -7,7 +7,7 @@ import torch
 import transformers
 from transformers import AutoModel, BertTokenizer
 
-from hf_gile import LabelScoringPipeline, LabelSet
+from hf_gile import LabelSet
 from hf_gile.settings import only_read
 from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
@@ -25,10 +25,9 @@ MEANINGS = {
 
 
 @pytest.fixture
-def pipe(make_model):
+def pipe(make_pipe):
     """A pipeline of a tiny model for words."""
-    model, processor = make_model(problem_type="multi_label_classification")
-    return LabelScoringPipeline(model=model, processor=processor)
+    return make_pipe()
 
 
 @pytest.fixture

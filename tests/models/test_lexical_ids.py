@@ -61,9 +61,8 @@ def test_a_short_text_of_one_line_is_a_title_whose_words_count_once():
     assert count_features("iron milk") == words | {LEXICAL_BUCKETS + feature: 1 for feature in words}
     longer = "milk " * 50 + "iron"
     assert set(count_features(longer)) == set(words)
-    assert set(count_features(f"iron\n{longer}")) == set(words) | {
-        LEXICAL_BUCKETS + f for f in lexical_features("iron")
-    }
+    title = {LEXICAL_BUCKETS + feature for feature in lexical_features("iron")}
+    assert set(count_features(f"iron\n{longer}")) == set(words) | title
 
 
 def test_features_of_a_batch_are_padded_to_the_longest_document():
