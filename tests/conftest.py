@@ -38,17 +38,11 @@ from transformers import (
     PreTrainedConfig,
     TrainingArguments,
     dynamic_module_utils,
+    pipeline,
 )
 from transformers.utils import logging as transformers_logging
 
-from hf_gile import (
-    GileConfig,
-    GileForSequenceClassification,
-    GileProcessor,
-    LabelScoringPipeline,
-    LabelSet,
-    build_tokenizer,
-)
+from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
 from hf_gile.data import ReadReport
 from hf_gile.settings import only_read
 from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
@@ -208,7 +202,7 @@ def make_pipe(make_model):
 
     def make(text_encoder_type="wan", problem_type="multi_label_classification", **options):
         model, processor = make_model(text_encoder_type, problem_type=problem_type, **options)
-        return LabelScoringPipeline(model=model, processor=processor)
+        return pipeline("label-scoring", model=model, processor=processor)
 
     return make
 
