@@ -25,17 +25,8 @@ ex:10 a skos:Concept ; skos:inScheme ex:organs ; skos:prefLabel "heart"@en, "Her
 ex:11 a skos:Concept ; skos:inScheme ex:organs ; skos:broader ex:10 ; skos:prefLabel "heart valve"@en, "Herzklappe"@de ;
     skos:definition "Keeps blood from\\n flowing back."@en ; skos:scopeNote "Not of veins."@en .
 """
-FORMATS = {
-    ".nt": "nt",
-    ".nq": "nquads",
-    ".rdf": "xml",
-    ".owl": "xml",
-    ".ttl": "turtle",
-    ".n3": "n3",
-    ".trig": "trig",
-    ".jsonld": "json-ld",
-    ".json": "json-ld",
-}
+FORMATS = {".nt": "nt", ".nq": "nquads", ".ttl": "turtle", ".n3": "n3", ".trig": "trig"}
+FORMATS |= {".rdf": "xml", ".owl": "xml", ".jsonld": "json-ld", ".json": "json-ld"}
 
 
 def in_format(turtle, kind):

@@ -27,16 +27,8 @@ def records_of(write):
 
 
 def test_a_record_without_ids_uses_heading_names_as_ids(records_of):
-    assert records_of(document([RECORD])) == [
-        {
-            "pmid": "5",
-            "title": RECORD["title"],
-            "abstractText": RECORD["abstractText"],
-            "year": 1976,
-            "meshUI": ["Animals", "Mice"],
-            "meshMajor": ["Animals", "Mice"],
-        }
-    ]
+    unchanged = {name: RECORD[name] for name in ("pmid", "title", "abstractText", "meshMajor")}
+    assert records_of(document([RECORD])) == [unchanged | {"year": 1976, "meshUI": ["Animals", "Mice"]}]
 
 
 @pytest.mark.parametrize("options", [{"indent": 2}, {"separators": (",", ":"), "ensure_ascii": False}])

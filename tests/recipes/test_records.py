@@ -8,14 +8,8 @@ from hf_gile.data import ReadReport
 
 
 def raw(pmid, **changes):
-    return {
-        "pmid": str(pmid),
-        "title": "On mice.",
-        "abstractText": "Mice were seen.",
-        "year": 1976,
-        "meshUI": ["D051379"],
-        "meshMajor": ["Mice"],
-    } | changes
+    record = {"pmid": str(pmid), "title": "On mice.", "abstractText": "Mice were seen.", "year": 1976}
+    return record | {"meshUI": ["D051379"], "meshMajor": ["Mice"]} | changes
 
 
 def as_xml(record):

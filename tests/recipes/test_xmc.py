@@ -16,15 +16,9 @@ LABELS = ["Mouse trap", "Cheese", "", "Cheese", "Rat trap"]
 TRAIN = [("Traps\u2028for mice", [4, 0]), ("Käse", [1, 3]), ("Nothing", []), ("", [1]), ("More cheese", [3])]
 TEST = [("A trap", [0]), ("Brie", [1, 2])]
 EXCLUDED = {"train": {0: ["1", "2"], 4: ["0"]}, "test": {1: ["3"]}}
-LABEL_SET = LabelSet(
-    [
-        Label("0", "Mouse trap", count=1, seen=True),
-        Label("1", "Cheese", "1", count=1, seen=True),
-        Label("2", "2"),
-        Label("3", "Cheese", "3", count=2, seen=True),
-        Label("4", "Rat trap", count=1, seen=True),
-    ]
-)
+CHEESES = [Label("1", "Cheese", "1"), Label("2", "2"), Label("3", "Cheese", "3")]
+LABEL_SET = LabelSet([Label("0", "Mouse trap"), *CHEESES, Label("4", "Rat trap")])
+LABEL_SET = LABEL_SET.with_counts({"0": 1, "1": 1, "3": 2, "4": 1})
 
 
 def expected(ids, rows, excluded):
@@ -57,12 +51,11 @@ def matrix(rows):
 
 
 def json_lines(rows):
-    return lines(
-        json.dumps(
-            {"uid": f"B{number}", "title": text, "content": "", "target_ind": gold, "target_rel": [1.0] * len(gold)}
-        )
-        for number, (text, gold) in enumerate(rows)
-    )
+    written = []
+    for number, (text, gold) in enumerate(rows):
+        row = {"uid": f"B{number}", "title": text, "content": ""}
+        written.append(json.dumps(row | {"target_ind": gold, "target_rel": [1.0] * len(gold)}))
+    return lines(written)
 
 
 FILTERS = {"filter_labels_train.txt": "0 1\n0 2\n4 0\n", "filter_labels_test.txt": "1\t3\n"}
@@ -139,23 +132,19 @@ def test_another_encoding_is_read_and_a_wrong_encoding_named(write, load, lenien
     assert lenient.left_out["malformed document"] == 1
 
 
+NO_NUMBER = r"trn_X\.txt: line 1: .*trn_X_Y\.txt: line 2: expected a whole"
+MORE_LABELS = r"trn_X\.txt: 5 documents, but .*trn_X_Y\.txt has labels for more"
+
+
 @pytest.mark.parametrize(
     ("form", "changes", "message"),
     [
         ("json", {"trn.json": "{\n"}, r"trn\.json: line 1: not JSON"),
         ("json", {"trn.json": '{"title": "x", "target_ind": [5]}'}, "line 1: no label 5, only 0 to 4"),
         ("json", {"filter_labels_train.txt": "5 0\n"}, r"refers to document 5, but .*trn\.json has 5, counted from 0"),
-        (
-            "texts",
-            {"trn_X_Y.txt": "5 5\n0:1 x:1\n1\n\n\n\n"},
-            r"trn_X\.txt: line 1: .*trn_X_Y\.txt: line 2: expected a whole",
-        ),
+        ("texts", {"trn_X_Y.txt": "5 5\n0:1 x:1\n1\n\n\n\n"}, NO_NUMBER),
         ("texts", {"trn_X_Y.txt": "5 5\n0:1\n\n\n\n"}, r"trn_X_Y\.txt: line 1 declares 5 documents, but 4 follow"),
-        (
-            "texts",
-            {"trn_X_Y.txt": "6 5\n0:1\n\n\n\n\n\n"},
-            r"trn_X\.txt: 5 documents, but .*trn_X_Y\.txt has labels for more",
-        ),
+        ("texts", {"trn_X_Y.txt": "6 5\n0:1\n\n\n\n\n\n"}, MORE_LABELS),
     ],
 )
 def test_malformed_lines_and_differing_sizes_are_named_or_skipped(write, load, form, changes, message, lenient):
