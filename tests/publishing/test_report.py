@@ -15,10 +15,8 @@ from hf_gile.models.search_gile import calibrated
 from hf_gile.publishing import Report, make_report
 
 WORDS = ["breast", "milk", "infants", "heart", "blood", "rats", "iron", "infection", "risk", "diet", "weeks"]
-CALIBRATION = {
-    "seen": {"method": "platt", "scale": 0.7, "offset": 0.3},
-    "unseen": {"method": "platt", "scale": 0.4, "offset": 0.0},
-}
+PLATT = {"method": "platt", "scale": 0.7, "offset": 0.3}
+CALIBRATION = {"seen": PLATT, "unseen": PLATT | {"scale": 0.4, "offset": 0.0}}
 
 
 @pytest.fixture
