@@ -92,9 +92,10 @@ def test_the_pipeline_takes_a_language():
         pipe(TEXTS["german"])
 
 
-@pytest.mark.parametrize(
-    ("language", "label_language"), [("english", None), ("german", "english"), ("german", "german")]
-)
+PAIRS = [("english", None), ("german", "english"), ("german", "german")]
+
+
+@pytest.mark.parametrize(("language", "label_language"), PAIRS)
 def test_an_index_is_for_a_language_of_documents_and_a_language_of_labels(language, label_language):
     model, processor = make_bilingual(share_joint_space=False)
     pipe = pipeline("label-scoring", model=model, processor=processor)

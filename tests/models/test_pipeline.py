@@ -5,13 +5,7 @@ import logging
 import pytest
 import torch
 from answers import scores
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    TextClassificationPipeline,
-    ZeroShotClassificationPipeline,
-    pipeline,
-)
+from transformers import BertConfig, BertForSequenceClassification, pipeline
 from transformers.utils import logging as transformers_logging
 
 from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelIndex, LabelSet, build_tokenizer
@@ -37,9 +31,9 @@ def test_other_models_keep_the_pipelines_of_transformers(tmp_path, pieces):
         part.save_pretrained(tmp_path)
     for options in ({"model": str(tmp_path)}, {"model": model, "tokenizer": pieces}):
         built_in = pipeline("zero-shot-classification", **options)
-        assert type(built_in) is ZeroShotClassificationPipeline
+        assert type(built_in).__name__ == "ZeroShotClassificationPipeline"
         assert sorted(built_in("milk", candidate_labels=["iron", "milk"])["labels"]) == ["iron", "milk"]
-        assert type(pipeline("text-classification", **options)) is TextClassificationPipeline
+        assert type(pipeline("text-classification", **options)).__name__ == "TextClassificationPipeline"
 
 
 def test_hypothesis_templates_are_ignored_with_a_warning(pipe, monkeypatch):

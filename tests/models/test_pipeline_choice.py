@@ -204,9 +204,8 @@ def test_a_model_that_stores_the_rule_assigns_at_least_the_best_label(pipe):
 
 def test_texts_unlike_the_training_documents_are_noticed_once(pipe, monkeypatch):
     said = []
-    monkeypatch.setattr(
-        pipeline_gile.logging, "get_logger", lambda name: SimpleNamespace(warning=said.append, warning_once=said.append)
-    )
+    logger = SimpleNamespace(warning=said.append, warning_once=said.append)
+    monkeypatch.setattr(pipeline_gile.logging, "get_logger", lambda name: logger)
     best = sorted(answer["scores"][0] for answer in pipe(TEXTS))
     config = pipe.model.config
     config.usual_score = best[0] * 0.99

@@ -5,16 +5,9 @@ import torch
 from answers import logits_of, scores
 from papers.literal import literal_scores
 from papers.unit_loss import UnitLoss
+from transformers import pipeline
 
-from hf_gile import (
-    GileConfig,
-    GileForSequenceClassification,
-    GileModel,
-    Label,
-    LabelIndex,
-    LabelScoringPipeline,
-    LabelSet,
-)
+from hf_gile import GileConfig, GileForSequenceClassification, GileModel, Label, LabelIndex, LabelSet
 from hf_gile.models.mixture_gile import Mixture, Rows, RowTable
 from hf_gile.models.scoring_gile import JointInputLabelEmbedding
 from hf_gile.settings import only_read
@@ -79,7 +72,7 @@ class TestLabelRows:
 
     def test_the_pipeline_recognizes_stored_labels_in_every_form(self, make_pretrained):
         model, processor = make_pretrained(label_rows="full", cosine_score=True)
-        pipe = LabelScoringPipeline(model=model, processor=processor)
+        pipe = pipeline("label-scoring", model=model, processor=processor)
         stored = pipe(TEXTS)
         meanings = {label.name: label.description for label in model.label_set}
         for candidates in (meanings, model.label_set, [*model.label_set, Label("x", "pumps")], LabelIndex.build(model)):
