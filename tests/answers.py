@@ -1,4 +1,11 @@
-"""Answers of the pipeline."""
+"""What models and pipelines answer."""
+
+import torch
+
+
+@torch.no_grad()
+def logits_of(model, inputs):
+    return model(**inputs).logits
 
 
 def scores(answer):

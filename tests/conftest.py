@@ -29,19 +29,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import pytest
 import torch
+import transformers
 from accelerate.utils import imports
 from papers.medline import demo_file, read_medline
-from transformers import (
-    BertConfig,
-    BertModel,
-    BertTokenizer,
-    PreTrainedConfig,
-    TrainingArguments,
-    dynamic_module_utils,
-)
+from transformers import BertConfig, BertModel, BertTokenizer, PreTrainedConfig, TrainingArguments
 from transformers.utils import logging as transformers_logging
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
+from hf_gile.data import ReadReport
 from hf_gile.settings import only_read
 from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 from hf_gile.training.convex import documents, head
@@ -85,6 +80,46 @@ def first_citations(medline_file):
 def demo_citations(medline_file):
     """Reads all citations of the demo file, which takes seconds: for slow tests."""
     return list(read_medline(medline_file))
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a file of text or bytes, and returns its path."""
+
+    def write_file(name, content):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path.resolve()
+
+    return write_file
+
+
+@pytest.fixture
+def run():
+    """Runs a command in this process; returns a result with `exit_code`, `stdout` and `stderr`."""
+    testing = pytest.importorskip("typer.testing")
+    from hf_gile_cli.app import app
+
+    def run_command(*arguments, input=None, ends=0, env=None):
+        words = [str(argument) for argument in arguments]
+        result = testing.CliRunner().invoke(app, words, input=input, env=env, prog_name="hf-gile")
+        assert result.exit_code == ends, result.output
+        return result
+
+    return run_command
+
+
+@pytest.fixture
+def report():
+    """A report of a reader that refuses malformed input."""
+    return ReadReport()
+
+
+@pytest.fixture
+def lenient():
+    """A report of a reader that skips and counts malformed input."""
+    return ReadReport("skip")
 
 
 @pytest.fixture
@@ -135,11 +170,11 @@ def _skip_slow_calls():
         # accelerate searches the disk for a package in each step.
         patch.setattr(imports, "_is_package_available", lru_cache(imports._is_package_available))
         # Transformers reads the relative imports of travelling files repeatedly in each save.
-        patch.setattr(dynamic_module_utils, "get_relative_imports", read_imports)
+        patch.setattr(transformers.dynamic_module_utils, "get_relative_imports", read_imports)
         yield
 
 
-def read_imports(path, find=dynamic_module_utils.get_relative_imports):
+def read_imports(path, find=transformers.dynamic_module_utils.get_relative_imports):
     state = Path(path).stat()
     return list(imports_at(path, find, state.st_mtime_ns, state.st_size))
 
@@ -178,6 +213,17 @@ def make_model(tokenizer, label_set):
                     parameter.normal_()
         model.set_labels(label_set, processor)
         return model.eval(), processor
+
+    return make
+
+
+@pytest.fixture
+def make_pipe(make_model):
+    """Creates a pipeline of a tiny model, by default for any number of labels of a text."""
+
+    def make(text_encoder_type="wan", problem_type="multi_label_classification", **options):
+        model, processor = make_model(text_encoder_type, problem_type=problem_type, **options)
+        return transformers.pipeline("label-scoring", model=model, processor=processor)
 
     return make
 

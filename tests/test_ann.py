@@ -22,10 +22,8 @@ def names(count, seed=0):
     """Labels of three words each."""
     generator = torch.Generator().manual_seed(seed)
     rows = torch.randint(len(WORDS), (count, 3), generator=generator).tolist()
-    return [
-        Label(f"L{seed}-{row}", f"{' '.join(WORDS[word] for word in words)} {row % 7}")
-        for row, words in enumerate(rows)
-    ]
+    words = [" ".join(WORDS[word] for word in row) for row in rows]
+    return [Label(f"L{seed}-{row}", f"{name} {row % 7}") for row, name in enumerate(words)]
 
 
 @pytest.fixture(scope="module")

@@ -20,9 +20,8 @@ MODELS = ROOT / "hf_gile" / "models"
 # The files that transformers copies into a saved model: the file of its class, and its relative imports, each a part
 # that is read alone (texts, lexical terms, checks of a configuration).
 TRAVELLING = sorted({MODELS / "modeling_gile.py", *map(Path, get_relative_import_files(MODELS / "modeling_gile.py"))})
-TREES = {
-    path: ast.parse(path.read_text()) for name in ("hf_gile", "hf_gile_cli") for path in (ROOT / name).rglob("*.py")
-}
+FILES = [path for name in ("hf_gile", "hf_gile_cli") for path in (ROOT / name).rglob("*.py")]
+TREES = {path: ast.parse(path.read_text()) for path in FILES}
 FUNCTIONS = [
     (f"{path.relative_to(ROOT)}:{node.name}", node)
     for path, tree in TREES.items()

@@ -80,9 +80,8 @@ def test_the_threshold_is_tuned_for_seen_labels_on_validation_documents(several_
 
 def test_single_label_sets_use_the_best_label_and_no_threshold():
     rows = [(f"text {number} of {topic}", [topic]) for topic in "abc" for number in range(6)]
-    task = make_task(
-        "tiny", dict.fromkeys(("train", "validation", "test"), rows), [Label(name, name) for name in "abc"]
-    )
+    parts = dict.fromkeys(("train", "validation", "test"), rows)
+    task = make_task("tiny", parts, [Label(name, name) for name in "abc"])
 
     def score(texts):
         assert texts == task.texts["test"][: len(texts)]
@@ -99,18 +98,9 @@ def test_ours_gets_files_without_settings_or_test_texts(tmp_path):
     documents = {"train": [("Title\nText\nmore", ["a"])], "validation": [("V\nw", ["a"])], "test": [("T\nsecret", [])]}
     task = make_task("titled", documents, known, titled=True)
     flags = systems.write_files(task, tmp_path)
-    assert json.loads((tmp_path / "train.jsonl").read_text()) == {
-        "title": "Title",
-        "text": "Text\nmore",
-        "labels": ["a"],
-    }
-    assert {flag for flag in flags if flag.startswith("--")} == {
-        "--text",
-        "--train_files",
-        "--validation_files",
-        "--test_files",
-        "--label_file",
-        "--label_description",
-        "--label_synonyms",
-    }
+    row = {"title": "Title", "text": "Text\nmore", "labels": ["a"]}
+    assert json.loads((tmp_path / "train.jsonl").read_text()) == row
+    expected = {"--text", "--train_files", "--validation_files", "--test_files"}
+    expected |= {"--label_file", "--label_description", "--label_synonyms"}
+    assert {flag for flag in flags if flag.startswith("--")} == expected
     assert not any("secret" in path.read_text() for path in tmp_path.iterdir())

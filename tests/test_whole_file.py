@@ -15,13 +15,11 @@ from hf_gile.writing import new_files, whole_file
 resource = pytest.importorskip("resource")
 
 
-@pytest.mark.parametrize(
-    ("suffix", "save", "load", "bad"),
-    [
-        (".jsonl", LabelSet.save, LabelSet.load, {"name": "half \ud83d"}),
-        (".csv", save_labels, load_labels, {"synonyms": ("\ud800",)}),
-    ],
-)
+JSONL = (".jsonl", LabelSet.save, LabelSet.load, {"name": "half \ud83d"})
+CSV = (".csv", save_labels, load_labels, {"synonyms": ("\ud800",)})
+
+
+@pytest.mark.parametrize(("suffix", "save", "load", "bad"), [JSONL, CSV])
 def test_a_failed_save_of_labels_keeps_the_old_file(tmp_path, suffix, save, load, bad):
     path = tmp_path / f"labels{suffix}"
     old = LabelSet.from_names(["Iron"])
@@ -42,9 +40,8 @@ def test_cells_up_to_the_reading_limit_are_written(tmp_path):
     assert load_labels(path) == labels
     assert csv.field_size_limit() == before
     longer = labels.update("a", description="x" * ((1 << 24) + 1))
-    with pytest.raises(
-        ValueError, match=r"label 'a' .* description has 16,777,217 characters, .* write a \.jsonl file"
-    ):
+    message = r"label 'a' .* description has 16,777,217 characters, .* write a \.jsonl file"
+    with pytest.raises(ValueError, match=message):
         save_labels(longer, path)
     assert load_labels(path) == labels
 

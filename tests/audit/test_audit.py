@@ -4,16 +4,14 @@ import re
 
 import pytest
 import torch
+from answers import scores
 
 from hf_gile import LabelScoringPipeline
 from hf_gile.audit import Auditor, audit, drift, write_audit
 
 GOLD = [["Milk, Human", "Infant"], ["Heart Failure", "Blood"], ["Iron"]]
-TEXTS = [
-    "Breast milk lowers the risk of infection.",
-    "The failing heart pumps less blood.",
-    "Rats <b>were</b> fed iron.",
-]
+TEXTS = ["Breast milk lowers the risk of infection.", "The failing heart pumps less blood."]
+TEXTS += ["Rats <b>were</b> fed iron."]
 
 
 def of(findings):
@@ -48,13 +46,13 @@ def test_the_audit_uses_the_same_probabilities_as_the_pipeline(make_model):
     found = audit(model.train(), processor, TEXTS, GOLD, most=20, batch_size=2)
     assert model.training
     pipe = LabelScoringPipeline(model=model, processor=processor)
-    scores = [dict(zip(answer["labels"], answer["scores"], strict=True)) for answer in pipe(TEXTS, top_k=5)]
+    found_by_pipe = [scores(answer) for answer in pipe(TEXTS, top_k=5)]
     names = model.label_set.names
     assert len(found.wrong) == 5
     assert len(found.missing) == 10
     for finding in (*found.wrong, *found.missing):
         name = names[finding.column]
-        assert finding.probability == pytest.approx(scores[finding.document][name], abs=1e-5)
+        assert finding.probability == pytest.approx(found_by_pipe[finding.document][name], abs=1e-5)
         assert finding.assigned == (name in GOLD[finding.document])
 
 

@@ -35,9 +35,8 @@ def joined(rows, sign):
 
 
 def one_hot(rows, yes, no, names=LABELS):
-    return pd.DataFrame(
-        [{"text": text, **{name: yes if name in gold else no for name in names}} for text, gold in rows]
-    )
+    table = [{"text": text, **{name: yes if name in gold else no for name in names}} for text, gold in rows]
+    return pd.DataFrame(table)
 
 
 def lines(objects):
@@ -84,18 +83,13 @@ def fasttext(rows):
 
 
 def three_columns():
-    cells = [[*labels, None, None][:2] for _, labels in NONE_TO_TWO]
-    table = [
-        {"text": text, "label1": first, "label2": second}
-        for (text, _), (first, second) in zip(NONE_TO_TWO, cells, strict=True)
-    ]
-    return pd.DataFrame(table).to_csv()
+    table = [(text, *[*labels, None, None][:2]) for text, labels in NONE_TO_TWO]
+    return pd.DataFrame(table, columns=["text", "label1", "label2"]).to_csv()
 
 
 def kaggle_arxiv(rows):
-    return lines(
-        {"id": f"07{row}", "abstract": text, "categories": " ".join(ids)} for row, (text, ids) in enumerate(rows)
-    )
+    rows = [(text, " ".join(labels)) for text, labels in rows]
+    return lines({"id": f"07{row}", "abstract": text, "categories": ids} for row, (text, ids) in enumerate(rows))
 
 
 def merged_cells():

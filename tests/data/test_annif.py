@@ -6,7 +6,7 @@ import json
 import pytest
 
 from hf_gile import Label, LabelSet
-from hf_gile.data import ReadReport, annif, table_files
+from hf_gile.data import annif, table_files
 from hf_gile.data.annif import load_annif, load_annif_vocabulary
 
 MICE, RATS = "http://example.org/mice", "http://example.org/rats"
@@ -39,9 +39,8 @@ def load(tmp_path):
 
 
 def forms():
-    rows = [
-        {"text": text, "subjects": [{"uri": uri} for uri in uris]} for text, uris in zip(TEXTS, SUBJECTS, strict=True)
-    ]
+    subjects = [[{"uri": uri} for uri in uris] for uris in SUBJECTS]
+    rows = [{"text": text, "subjects": uris} for text, uris in zip(TEXTS, subjects, strict=True)]
     table = f'text,subject_uris\n"""Mice"" were seen.",<{MICE}> <{RATS}>\n"{TEXTS[1]}",<{RATS}>\n'
     long = {
         "a__txt__gz": TEXTS[0] + "\n",
@@ -64,9 +63,8 @@ def forms():
 def test_every_corpus_format_gives_the_same_documents(write, load, form):
     contents, ids = forms()[form]
     documents, report = load(write(**contents).parent)
-    assert documents == [
-        {"id": name, "text": text, "labels": uris} for name, text, uris in zip(ids, TEXTS, SUBJECTS, strict=True)
-    ]
+    rows = zip(ids, TEXTS, SUBJECTS, strict=True)
+    assert documents == [{"id": name, "text": text, "labels": uris} for name, text, uris in rows]
     assert (report.records, report.left_out) == (2, {})
 
 
@@ -171,8 +169,7 @@ VOCABULARY = LabelSet([Label(MICE, "Mice"), Label(RATS, "Rats, Ratten")])
         ("v__csv", f'uri,label_fi,label_en\n{MICE},,Mice\n{RATS},"Rats, Ratten",\n', ["fi", "en"]),
     ],
 )
-def test_vocabularies_are_read_in_every_format(write, name, content, language):
-    report = ReadReport()
+def test_vocabularies_are_read_in_every_format(write, name, content, language, report):
     assert load_annif_vocabulary(write(**{name: content}), language, report) == VOCABULARY
     assert (report.files, report.records) == (1, 2)
 
@@ -182,23 +179,24 @@ def test_subjects_with_the_same_name_are_distinguished_by_notation_or_uri(write)
     assert load_annif_vocabulary(path).texts == ["Mercury: 523.41", "Mercury: 661", "Venus: a:3", "Venus: a:4"]
 
 
-def test_malformed_subjects_are_named_or_left_out(write):
-    for line, message in {
-        "<a:2>": "expected a URI, a tab and a name, got '<a:2>'",
-        "mice\tMice": "expected a URI as .*, got 'mice'",
-        "<a:1>\tMice again": "the id 'a:1' is already used in .*: line 1",
-    }.items():
-        path = write(v__tsv=f"<a:1>\tMice\n{line}\n")
-        with pytest.raises(ValueError, match=rf"v\.tsv: line 2: {message}"):
-            load_annif_vocabulary(path)
-        report = ReadReport("skip")
-        assert load_annif_vocabulary(path, report=report).ids == ["a:1"]
-        assert report.left_out == {"malformed label": 1}
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("<a:2>", "expected a URI, a tab and a name, got '<a:2>'"),
+        ("mice\tMice", "expected a URI as .*, got 'mice'"),
+        ("<a:1>\tMice again", "the id 'a:1' is already used in .*: line 1"),
+    ],
+)
+def test_malformed_subjects_are_named_or_left_out(write, lenient, line, message):
+    path = write(v__tsv=f"<a:1>\tMice\n{line}\n")
+    with pytest.raises(ValueError, match=rf"v\.tsv: line 2: {message}"):
+        load_annif_vocabulary(path)
+    assert load_annif_vocabulary(path, report=lenient).ids == ["a:1"]
+    assert lenient.left_out == {"malformed label": 1}
 
 
-def test_subjects_without_a_name_are_skipped_and_available_languages_listed(write):
+def test_subjects_without_a_name_are_skipped_and_available_languages_listed(write, report):
     path = write(v__csv="uri,label_en,label_fi\na:1,Mice,\na:2,,Rotat\n")
-    report = ReadReport()
     assert load_annif_vocabulary(path, "en", report).names == ["Mice"]
     assert report.left_out == {"without name": 1}
     with pytest.raises(ValueError, match=r"v\.csv: choose a language from en, fi"):

@@ -6,7 +6,7 @@ from io import BytesIO
 
 import pytest
 
-from hf_gile.data import Document, ReadReport, document_pieces, read_documents
+from hf_gile.data import Document, document_pieces, read_documents
 from hf_gile.data.sniffing import Requested
 
 
@@ -42,9 +42,8 @@ def test_several_columns_are_joined_and_missing_values_are_empty():
     assert list(read_documents(source, ["title", "body"], id="key")) == [Document("7", "One."), Document("b", "Two.")]
 
 
-def test_compressed_files_and_other_encodings_are_read(tmp_path):
-    path = tmp_path / "table.csv.gz"
-    path.write_bytes(gzip.compress("id,text\n1,Käse\n".encode("windows-1252")))
+def test_compressed_files_and_other_encodings_are_read(write):
+    path = write("table.csv.gz", gzip.compress("id,text\n1,Käse\n".encode("windows-1252")))
     for requested in (Requested(encoding="windows-1252"), Requested()):
         assert list(read_documents(path, requested=requested)) == [Document("1", "Käse")]
     wide = BytesIO("Käse\nMäuse\n".encode("utf-16"))
@@ -70,12 +69,11 @@ def test_excel_tables_are_read_from_streams():
         ("text\ttext\na\tb\n", {"format": "csv"}, "line 2: no column .text., only text.1, text.2; did you mean"),
     ],
 )
-def test_a_malformed_line_is_reported_or_skipped(source, options, message):
+def test_a_malformed_line_is_reported_or_skipped(source, options, message, lenient):
     with pytest.raises(ValueError, match=message):
         texts(source, **options)
-    report = ReadReport("skip")
-    readable = texts(source, **options, report=report)
-    assert (len(readable), sum(report.left_out.values())) == (report.records, 1)
+    readable = texts(source, **options, report=lenient)
+    assert (len(readable), sum(lenient.left_out.values())) == (lenient.records, 1)
 
 
 def test_missing_files_and_unknown_formats_are_refused_at_once(tmp_path):
@@ -101,34 +99,31 @@ def test_streams_that_are_no_lines_are_refused(content, message):
     assert texts(b"[1] On mice.") == ["[1] On mice."]
 
 
-def test_the_header_of_a_piped_table_is_noted():
-    report = ReadReport()
+def test_the_header_of_a_piped_table_is_noted(report):
+    texts(b"text of mice; rats\n", report=report)
+    assert not report.notes
     assert texts(b"label;text\n3;On mice.\n", report=report) == ["label;text", "3;On mice."]
     note = "the first line, 'label;text', was scored as a text: if it names columns, pass --format csv"
     assert report.notes == [note]
-    texts(b"text of mice; rats\n", report=(report := ReadReport()))
-    assert not report.notes
 
 
-def test_lines_of_old_macs_are_read_and_folders_are_refused(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_bytes(b"On mice.\rOn rats.\r")
+def test_lines_of_old_macs_are_read_and_folders_are_refused(write):
+    path = write("a.txt", b"On mice.\rOn rats.\r")
     assert [document.text for document in read_documents(path)] == ["On mice.", "On rats."]
     assert texts(path.read_bytes()) == ["On mice.", "On rats."]
     with pytest.raises(ValueError, match="is a folder: pass its files, as in "):
-        read_documents(tmp_path)
+        read_documents(path.parent)
 
 
 @pytest.mark.parametrize("content", ["| text | n |\n|---|---|\n| On mice. | 3 |\n", '{"text": "On mice."}\n'])
-def test_tables_of_markdown_and_json_lines_are_no_lines_of_text(tmp_path, content):
-    (tmp_path / "a.md").write_text(content)
-    assert [document.text for document in read_documents(tmp_path / "a.md")] == ["On mice."]
-    assert len(list(read_documents(tmp_path / "a.md", format="text"))) == content.count("\n")
+def test_tables_of_markdown_and_json_lines_are_no_lines_of_text(write, content):
+    path = write("a.md", content)
+    assert [document.text for document in read_documents(path)] == ["On mice."]
+    assert len(list(read_documents(path, format="text"))) == content.count("\n")
 
 
-def test_a_text_whose_first_line_names_the_columns_is_a_table(tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text("tag\ttext\na\tOn mice.\n")
+def test_a_text_whose_first_line_names_the_columns_is_a_table(write):
+    path = write("notes.txt", "tag\ttext\na\tOn mice.\n")
     assert list(read_documents(path)) == [Document(None, "On mice.")]
     assert [piece.stop for piece in document_pieces(str(path), 4)] == [None]
     assert [document.text for document in read_documents(path, format="text")] == ["tag\ttext", "a\tOn mice."]
@@ -137,10 +132,8 @@ def test_a_text_whose_first_line_names_the_columns_is_a_table(tmp_path):
     assert [document.text for document in read_documents(path, requested=requested)] == ["On, mice.", "On, rats."]
 
 
-@pytest.mark.parametrize(
-    ("name", "content"), [("a.yaml", "- On mice."), ("a", "version https://git-lfs.github.com/spec/")]
-)
-def test_what_is_no_text_is_not_read_by_line(tmp_path, name, content):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(ValueError, match=f"{name} is (YAML|a pointer of Git LFS)"):
-        list(read_documents(tmp_path / name))
+def test_what_is_no_text_is_not_read_by_line(write):
+    with pytest.raises(ValueError, match=r"a\.yaml is YAML"):
+        list(read_documents(write("a.yaml", "- On mice.")))
+    with pytest.raises(ValueError, match="a is a pointer of Git LFS"):
+        list(read_documents(write("a", "version https://git-lfs.github.com/spec/")))

@@ -1,11 +1,9 @@
 import csv
-import gzip
-import json
 
 import pytest
 
 from hf_gile import Label, LabelSet
-from hf_gile.data import ReadReport, load_labels, save_labels
+from hf_gile.data import load_labels, save_labels
 from hf_gile.data.table_source import TableSource
 from hf_gile.publishing.card_sections import write_label_table
 
@@ -13,57 +11,50 @@ SKOS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 <http://a.org/1> a skos:Concept ; skos:prefLabel "Iron"@en, "Eisen"@de ; skos:altLabel "Ferrum"@en ."""
 
 
-def test_a_vocabulary_is_read_in_the_requested_language_whatever_its_name(tmp_path):
+def test_a_vocabulary_is_read_in_the_requested_language_whatever_its_name(write, report):
     pytest.importorskip("rdflib")
-    (tmp_path / "terms.csv").write_text(SKOS)
-    report = ReadReport()
-    labels = load_labels(tmp_path / "terms.csv", languages=["de", "en"], report=report)
+    path = write("terms.csv", SKOS)
+    labels = load_labels(path, languages=["de", "en"], report=report)
     assert [(label.id, label.name) for label in labels] == [("http://a.org/1", "Eisen")]
     assert report.records == 1
-    assert load_labels(tmp_path / "terms.csv").names == ["Iron"]
+    assert load_labels(path).names == ["Iron"]
 
 
-def test_flags_of_columns_win_over_mesh(tmp_path):
-    path = tmp_path / "mesh.jsonl.gz"
+def test_flags_of_columns_win_over_mesh(write):
     row = {"ui": "D1", "name": "Iron", "name_de": "Eisen", "definition": "A metal.", "note": "Fe", "synonyms": ["Fe"]}
-    path.write_bytes(gzip.compress(json.dumps(row).encode()))
+    path = write("mesh.jsonl.gz", rows=[row])
     assert load_labels(path).texts == ["Iron: A metal"]
     assert load_labels(path, description=["none"]).texts == ["Iron"]
     assert load_labels(path, description=["entry_terms"]).texts == ["Iron: Fe"]
     assert load_labels(path, name=["name_de"]).texts == ["Eisen: A metal."]
-    assert load_labels(path, description=["note"], synonyms=["synonyms"]) == LabelSet(
-        [Label("D1", "Iron", "Fe", synonyms=("Fe",))]
-    )
+    labels = load_labels(path, description=["note"], synonyms=["synonyms"])
+    assert labels == LabelSet([Label("D1", "Iron", "Fe", synonyms=("Fe",))])
     assert load_labels(path, id="name").ids == ["Iron"]
 
 
-def test_columns_of_a_file_without_columns_are_refused(tmp_path):
-    (tmp_path / "terms.ttl").write_text(SKOS)
-    (tmp_path / "mesh.bin").write_text("*NEWRECORD\nRECTYPE = D\nMH = Iron\nUI = D1\n")
-    assert load_labels(tmp_path / "mesh.bin").ids == ["D1"]
-    for name, kind in (("terms.ttl", "RDF"), ("mesh.bin", "MeSH")):
-        with pytest.raises(ValueError, match=rf"{name} is {kind}, not a table with columns to choose"):
-            load_labels(tmp_path / name, name=["name_de"])
+def test_columns_of_a_file_without_columns_are_refused(write):
+    mesh = write("mesh.bin", "*NEWRECORD\nRECTYPE = D\nMH = Iron\nUI = D1\n")
+    assert load_labels(mesh).ids == ["D1"]
+    for path, kind in ((write("terms.ttl", SKOS), "RDF"), (mesh, "MeSH")):
+        with pytest.raises(ValueError, match=rf"{path.name} is {kind}, not a table with columns to choose"):
+            load_labels(path, name=["name_de"])
 
 
-def test_numbers_name_the_columns_of_a_file_without_a_header(tmp_path):
-    (tmp_path / "terms.csv").write_text("1,Iron\n2,Tin\n")
-    labels = load_labels(tmp_path / "terms.csv", id="1", name=["2"])
+def test_numbers_name_the_columns_of_a_file_without_a_header(write):
+    labels = load_labels(write("terms.csv", "1,Iron\n2,Tin\n"), id="1", name=["2"])
     assert (labels.ids, labels.names) == (["1", "2"], ["Iron", "Tin"])
 
 
 @pytest.mark.parametrize("name", ["a.nt", "a.owl"])
-def test_damaged_rdf_is_no_text_of_labels(tmp_path, name):
+def test_damaged_rdf_is_no_text_of_labels(write, name):
     pytest.importorskip("rdflib")
-    (tmp_path / name).write_text("<http://a.org/b c> <http://a.org/1> 'Iron' .\n")
     with pytest.raises(ValueError, match=rf"{name}: (read as|expected RDF|0 concepts)"):
-        load_labels(tmp_path / name)
+        load_labels(write(name, "<http://a.org/b c> <http://a.org/1> 'Iron' .\n"))
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.xml"])
-def test_the_content_determines_the_kind_of_a_label_file(tmp_path, name):
+def test_the_content_determines_the_kind_of_a_label_file(write, name):
     pytest.importorskip("rdflib")
-    path = tmp_path / name
     kinds = {
         "mesh": '<?xml version="1.0"?><DescriptorRecordSet><DescriptorRecord><DescriptorUI>D1</DescriptorUI>'
         "<DescriptorName><String>Iron</String></DescriptorName></DescriptorRecord></DescriptorRecordSet>",
@@ -74,8 +65,7 @@ def test_the_content_determines_the_kind_of_a_label_file(tmp_path, name):
         '"http://www.w3.org/2004/02/skos/core#prefLabel": "Iron"}]',
     }
     for kind, content in kinds.items():
-        path.write_text(content)
-        assert load_labels(path)[0].name == "Iron", kind
+        assert load_labels(write(name, content))[0].name == "Iron", kind
 
 
 @pytest.mark.parametrize(
@@ -87,20 +77,18 @@ def test_the_content_determines_the_kind_of_a_label_file(tmp_path, name):
     ],
 )
 @pytest.mark.parametrize("name", ["a.ttl", "a.txt"])
-def test_files_without_labels_are_refused_with_what_they_are(tmp_path, name, content, message):
-    (tmp_path / name).write_text(content)
+def test_files_without_labels_are_refused_with_what_they_are(write, name, content, message):
     with pytest.raises(ValueError, match=rf"{name}:? .*{message}"):
-        load_labels(tmp_path / name)
+        load_labels(write(name, content))
 
 
-def test_gold_that_the_vocabulary_left_out_is_told_from_missing_gold(tmp_path):
+def test_gold_that_the_vocabulary_left_out_is_told_from_missing_gold(write):
     pytest.importorskip("rdflib")
     terms = """<http://a.org/2> a skos:Concept ; skos:prefLabel "Zinn"@de .
     <http://a.org/3> a skos:Concept ; skos:prefLabel "Tin"@en ; <http://www.w3.org/2002/07/owl#deprecated> true ."""
-    (tmp_path / "terms.ttl").write_text(f"{SKOS}\n{terms}")
+    label_file = str(write("terms.ttl", f"{SKOS}\n{terms}"))
     rows = [{"text": f"text {row}", "labels": [f"http://a.org/{row % 4 + 1}"]} for row in range(60)]
-    (tmp_path / "notes.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    source = TableSource(train_files=[str(tmp_path / "notes.jsonl")], label_file=str(tmp_path / "terms.ttl"))
+    source = TableSource(train_files=[str(write("notes.jsonl", rows=rows))], label_file=label_file)
     with pytest.raises(ValueError, match=r"terms\.ttl") as raised:
         source.read_all(lambda line: None)
     for part in (
@@ -116,12 +104,9 @@ def test_gold_that_the_vocabulary_left_out_is_told_from_missing_gold(tmp_path):
 
 
 def test_a_label_set_saved_as_csv_loads_unchanged(tmp_path):
-    labels = LabelSet(
-        [
-            Label("D6", "Heart Failure", 'the heart "fails", often', "en", True, 42, 0.25),
-            Label("D8", "Milk, Human", synonyms=("Mother's Milk; human", "a\\b;", "\\", 'say "milk" now')),
-        ]
-    )
+    heart = Label("D6", "Heart Failure", 'the heart "fails", often', "en", True, 42, 0.25)
+    milk = Label("D8", "Milk, Human", synonyms=("Mother's Milk; human", "a\\b;", "\\", 'say "milk" now'))
+    labels = LabelSet([heart, milk])
     save_labels(labels, tmp_path / "labels.csv")
     assert load_labels(tmp_path / "labels.csv") == labels
     with pytest.raises(ValueError, match=r"labels\.tsv: labels can be saved to \.csv and \.jsonl files"):
@@ -154,6 +139,5 @@ def test_the_label_table_of_a_card_disarms_formulas_and_loads_unchanged(tmp_path
     assert "\nL0,'=1+1," in (tmp_path / "labels.csv").read_text(encoding="utf-8")
 
 
-def test_an_apostrophe_in_a_table_of_others_is_kept(tmp_path):
-    (tmp_path / "labels.csv").write_text("id,name\nA,'-ful\n")
-    assert load_labels(tmp_path / "labels.csv").names == ["'-ful"]
+def test_an_apostrophe_in_a_table_of_others_is_kept(write):
+    assert load_labels(write("labels.csv", "id,name\nA,'-ful\n")).names == ["'-ful"]

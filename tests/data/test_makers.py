@@ -28,24 +28,18 @@ def sets(rows):
 
 
 @pytest.fixture
-def read(tmp_path, monkeypatch):
+def read(write, tmp_path, monkeypatch):
     """Reads a file as `train` does, and further files that settings name; returns parts, labels, and what was said."""
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
 
-    def write(name, content):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return str(path)
-
     def read_all(name, content, label_file=None, test=None, **settings):
         if label_file is not None:
-            settings["label_file"] = write(
-                "labels.csv" if label_file[:2] in ("id", b"id") else "labels.txt", label_file
-            )
+            suffix = "csv" if label_file[:2] in ("id", b"id") else "txt"
+            settings["label_file"] = str(write(f"labels.{suffix}", label_file))
         if test is not None:
-            settings["test_files"] = [write("test.csv", test)]
+            settings["test_files"] = [str(write("test.csv", test))]
         said = []
-        parts, labels, _ = TableSource([write(name, content)], **settings).read_all(said.append)
+        parts, labels, _ = TableSource([str(write(name, content))], **settings).read_all(said.append)
         return parts, labels, "\n".join(said)
 
     return read_all
@@ -71,12 +65,7 @@ LAYOUTS = {
     "fastText": ("a.txt", "{}", "__label__{1} note {0}\n", "note {}"),
     "Markdown": ("a.md", "| text | labels |\n|:---|---:|\n{}", "| note {} | {} |\n", "note {}"),
     "Markdown without outer signs": ("a.txt", "text | labels\n--- | ---\n{}", " note {} | {} \n", "note {}"),
-    "MySQL": (
-        "table",
-        "+------+---+\n| text | labels |\n+------+---+\n{}+------+---+\n",
-        "| note {} | {} |\n",
-        "note {}",
-    ),
+    "MySQL": ("table", "+---+---+\n| text | labels |\n+---+---+\n{}+---+---+\n", "| note {} | {} |\n", "note {}"),
     "empty columns": ("a.csv", "text;labels;;\n{};;;\n;;;\n", "note {};{}\n", "note {}"),
     "an empty column": ("a.csv", "text;labels;\n{}", "note {};{}\n", "note {}"),
     "empty rows": ("a.csv", "text;labels\n{};\n;\n" + ";\n" * 30, "note {};{}\n", "note {}"),
@@ -120,10 +109,8 @@ def test_the_layout_of_documents_is_not_that_of_the_label_file(read, encoding):
 @pytest.mark.parametrize("quotes", ["\u201c\u201d", "\u201e\u201c", "\xab\xbb"])
 @pytest.mark.parametrize("sign", [",", ";"])
 def test_typographic_quotes_are_around_cells(read, quotes, sign):
-    lines = [
-        ["text", "labels"],
-        *([f"note {n}{sign} \u201cso\u201d", ["mice", f"rats{sign} old"][n % 2]] for n in range(30)),
-    ]
+    names = ["mice", f"rats{sign} old"]
+    lines = [("text", "labels"), *((f"note {n}{sign} \u201cso\u201d", names[n % 2]) for n in range(30))]
     table = "".join(sign.join(f"{quotes[0]}{cell}{quotes[1]}" for cell in cells) + "\r\n" for cells in lines)
     parts, _, said = read("a.csv", table)
     assert gold(parts)[f"note 3{sign} \u201cso\u201d"] == {f"rats{sign} old"}
@@ -232,30 +219,20 @@ def test_a_header_in_the_middle_of_a_table_is_no_document(read):
         read("a.csv", table + table)
 
 
-def test_lines_that_end_with_a_carriage_return_alone_are_read(read, tmp_path):
+def test_lines_that_end_with_a_carriage_return_alone_are_read(read, write):
     table = csv_of(joined(TWO, ";"), sep=";", lineterminator="\r")
     assert gold(read("a.csv", table, separator=";")[0]) == sets(TWO)
-    (tmp_path / "b.csv").write_bytes(b"made in 2024\rid,name\r3,hose\r5,red pump\r")
-    assert load_labels(tmp_path / "b.csv").names == ["hose", "red pump"]
+    assert load_labels(write("b.csv", "made in 2024\rid,name\r3,hose\r5,red pump\r")).names == ["hose", "red pump"]
 
 
-@pytest.mark.parametrize(
-    "last",
-    [
-        "Total,",
-        "Summe:,30",
-        "Total rows: 30,",
-        "Gesamtergebnis,30",
-        "Grand Total,30\n,\n,",
-        "Source: our survey of 2024,",
-        "Exported on 2024-01-01 by Ann,",
-    ],
-)
+TOTALS = ["Total,", "Summe:,30", "Total rows: 30,", "Gesamtergebnis,30", "Grand Total,30\n,\n,"]
+
+
+@pytest.mark.parametrize("last", [*TOTALS, "Source: our survey of 2024,", "Exported on 2024-01-01 by Ann,"])
 def test_a_last_row_with_totals_is_no_document(read, last):
     table = f"{csv_of(joined(documents(30, low=1, high=1), ''))}{last}\n"
-    with pytest.raises(
-        ValueError, match="line 32: the last row has totals or a source, and is no document or label; fix"
-    ):
+    message = "line 32: the last row has totals or a source, and is no document or label; fix"
+    with pytest.raises(ValueError, match=message):
         read("a.csv", table)
     assert len(gold(read("a.csv", f"{table}another text,refund\n")[0])) == 32
 

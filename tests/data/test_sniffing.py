@@ -86,17 +86,22 @@ def test_requests_are_checked():
             request.check()
 
 
-@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zip"])
-def test_compressed_files_are_seen_by_content(tmp_path, suffix):
-    data = cells(ROWS, ";").encode()
+def zip_files(data):
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.csv", data)
         archive.writestr("__MACOSX/._a.csv", b"x")
         archive.writestr("README.txt", "about the file")
-    contents = {"gz": gzip.compress(data), "bz2": bz2.compress(data), "xz": lzma.compress(data)}
-    path = tmp_path / f"a.csv.{suffix}"
-    path.write_bytes(contents.get(suffix, packed.getvalue()))
+    return packed.getvalue()
+
+
+PACKERS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zip": zip_files}
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_compressed_files_are_seen_by_content(write, suffix):
+    data = cells(ROWS, ";").encode()
+    path = write(f"a.csv.{suffix}", PACKERS[suffix](data))
     assert sniff(path).delimiter == ";"
     assert data_suffix(path) == ".csv"
     with open_binary(path) as stream:
@@ -112,11 +117,9 @@ def test_archives_of_several_files_are_refused(tmp_path):
         sniff(path)
 
 
-def test_vocabularies_are_no_tables(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("<?xml version='1.0'?><a/>")
+def test_vocabularies_are_no_tables(write):
     with pytest.raises(ValueError, match=r"a\.csv: expected a table, got xml"):
-        load_table(path, text="text", labels="labels")
+        load_table(write("a.csv", "<?xml version='1.0'?><a/>"), text="text", labels="labels")
 
 
 SENTENCES = {
@@ -163,11 +166,10 @@ def test_few_characters_beyond_ascii_are_those_of_western_europe(word):
     assert sniff_bytes(f"text,tags\n{word},x\n".encode("cp1252"), ".csv").encoding == "cp1252"
 
 
+LIBRE_OFFICE = zipped("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
 BINARY = {  # and what is seen in spite of a suffix of CSV
     zipped("xl/workbook.xml", "<workbook/>"): r'is an Excel workbook: .*save it as "CSV UTF-8"',
-    zipped("mimetype", "application/vnd.oasis.opendocument.spreadsheet"): (
-        "is a spreadsheet of LibreOffice: save it as CSV, .*--convert-to csv"
-    ),
+    LIBRE_OFFICE: "is a spreadsheet of LibreOffice: save it as CSV, .*--convert-to csv",
     b"ARROW1\0\0": "is a Feather or Arrow file: convert it, as in pandas.read_feather",
     b"\x80\x04\x95": "is a pickle, which runs code when it is read",
     b"SQLite format 3\0": "is a database of SQLite: export a table",
@@ -212,10 +214,9 @@ TEXTS = {
         *((name, content.encode(), message) for content, message in TEXTS.items() for name in ("a.txt", "a.ttl")),
     ],
 )
-def test_what_no_reader_accepts_is_refused_with_what_to_do(tmp_path, name, content, message):
-    (tmp_path / name).write_bytes(content)
+def test_what_no_reader_accepts_is_refused_with_what_to_do(write, name, content, message):
     with pytest.raises(ValueError, match=f"{name} {message}"):
-        sniff(tmp_path / name)
+        sniff(write(name, content))
 
 
 @pytest.mark.parametrize("line", [b"iron ", b"a|", b"a|b\n" + b"-" * 9, b"\xc0\x7f\x81\x7fz", b"-| "])

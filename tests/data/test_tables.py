@@ -399,17 +399,16 @@ def test_dataset_labels_become_label_ids(dataset_of, kind):
         assert (label_set and label_set.ids) == (["mice", "rats", "stars"] if "class" in kind else None)
 
 
-def test_dataset_rows_become_documents_or_are_skipped_and_counted(dataset_of):
+def test_dataset_rows_become_documents_or_are_skipped_and_counted(dataset_of, lenient):
     columns = {"text": ["x", "", "y", "a\0b"], "title": [None, None, "b", "c"], "key": [3, 5, 7, 11]}
     rows = dataset_of([["m"], ["m"], [], ["r"]], **columns)
     with pytest.raises(ValueError, match="row 3 of the dataset: text contains a NUL"):
         table_of(rows)
-    report = ReadReport("skip")
-    documents, _ = table_of(rows, ["title", "text"], id="key", report=report)
+    documents, _ = table_of(rows, ["title", "text"], id="key", report=lenient)
     assert documents["id"] == ["3", "7"]
     assert documents["text"] == ["x", "b\ny"]
-    assert (report.records, report.without_labels) == (2, 1)
-    assert report.left_out == {"without text, or malformed": 2}
+    assert (lenient.records, lenient.without_labels) == (2, 1)
+    assert lenient.left_out == {"without text, or malformed": 2}
     assert table_of(rows.select([0, 2]), "text", unlabelled="drop")[0]["id"] == ["0"]
 
 

@@ -5,42 +5,35 @@ import pytest
 from small_vectors import MISMATCHES, VECTORS, WORDS, check_read
 
 from hf_gile import build_tokenizer
-from hf_gile.data import ReadReport, WordVectors, load_word_vectors
+from hf_gile.data import WordVectors, load_word_vectors
 
 
 @pytest.fixture
-def write(tmp_path):
+def save(tmp_path):
     """Writes an .npz file with arrays."""
 
-    def write_file(vectors=VECTORS, words=WORDS):
+    def save_arrays(vectors=VECTORS, words=WORDS):
         np.savez(tmp_path / "english.npz", words=words, vectors=vectors)
         return tmp_path / "english.npz"
 
-    return write_file
+    return save_arrays
 
 
-@pytest.mark.parametrize(
-    ("words", "vectors", "message"),
-    [
-        *MISMATCHES,
-        (["the", "a", ""], VECTORS, "word 2 must not be empty"),
-        (np.zeros(0, str), np.zeros((0, 2)), "no words"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_mismatched_words_and_vectors_are_refused_by_position(write, words, vectors, message):
+EMPTY = [(["the", "a", ""], VECTORS, "word 2 must not be empty"), (np.zeros(0, str), np.zeros((0, 2)), "no words")]
+
+
+@pytest.mark.parametrize(("words", "vectors", "message"), [*MISMATCHES, *EMPTY])
+def test_mismatched_words_and_vectors_are_refused_by_position(save, words, vectors, message):
     with pytest.raises(ValueError, match=rf"english\.npz: .*{message}"):
-        load_word_vectors(write(vectors, words))
+        load_word_vectors(save(vectors, words))
 
 
-def test_npz_files_without_words_and_vectors_are_refused(write, tmp_path):
-    path = tmp_path / "english.npz"
+def test_npz_files_without_words_and_vectors_are_refused(save, load):
     message = r"english\.npz: expected an \.npz file with the arrays words and vectors"
     with pytest.raises(ValueError, match=message):  # which numpy would unpickle
-        load_word_vectors(write(VECTORS, np.array(WORDS, object)))
-    path.write_bytes(b"the 0.5 -1.0")
+        load_word_vectors(save(VECTORS, np.array(WORDS, object)))
     with pytest.raises(ValueError, match=message):
-        load_word_vectors(path)
+        load(b"the 0.5 -1.0", "english.npz")
 
 
 def test_unknown_suffixes_are_refused_with_the_known_suffixes(tmp_path):
@@ -54,41 +47,33 @@ TEXT = "the 0.5 -1.0\nžižek 0 +2.\nكلمة 3 2.5E-1\n".encode()
 
 
 @pytest.fixture
-def load(tmp_path):
+def load(write):
     """Loads a file with these bytes."""
-
-    def load_bytes(data, name="english.vec", **options):
-        path = tmp_path / name
-        path.write_bytes(data)
-        return load_word_vectors(path, **options)
-
-    return load_bytes
+    return lambda data, name="english.vec", **options: load_word_vectors(write(name, data), **options)
 
 
-@pytest.mark.parametrize(
-    ("name", "data"),
-    {
-        "english.txt": TEXT,
-        "word2vec.txt": b"3 2\n" + TEXT.replace(b"\n", b" \n"),
-        "windows.vec": b"\xef\xbb\xbf3 2\r\n" + TEXT.replace(b"\n", b"\r\n"),
-        "tabs.txt": TEXT.replace(b" ", b"\t"),
-        "uneven.txt": b"\n" + TEXT.replace(b" ", b"  ").rstrip(),
-        "packed.VEC.GZ": gzip.compress(b"3 2\n" + TEXT),
-        "plain.txt.gz": TEXT,
-    }.items(),
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_texts_are_read(load, name, data):
-    report = ReadReport()
-    check_read(load(data, name, report=report))
+TEXTS = {
+    "english.txt": TEXT,
+    "word2vec.txt": b"3 2\n" + TEXT.replace(b"\n", b" \n"),
+    "windows.vec": b"\xef\xbb\xbf3 2\r\n" + TEXT.replace(b"\n", b"\r\n"),
+    "tabs.txt": TEXT.replace(b" ", b"\t"),
+    "uneven.txt": b"\n" + TEXT.replace(b" ", b"  ").rstrip(),
+    "packed.VEC.GZ": gzip.compress(b"3 2\n" + TEXT),
+    "plain.txt.gz": TEXT,
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_texts_are_read(load, name, report):
+    check_read(load(TEXTS[name], name, report=report))
     assert (report.files, report.records, report.left_out) == (1, 3, {})
-    first = load(data, name, max_words=2)
+    first = load(TEXTS[name], name, max_words=2)
     assert first.words == WORDS[:2]
     assert np.array_equal(first.vectors, VECTORS[:2])
 
 
-def test_packed_arrays_are_read_up_to_max_words(write, load):
-    packed = gzip.compress(write(VECTORS.astype(np.float64)).read_bytes())
+def test_packed_arrays_are_read_up_to_max_words(save, load):
+    packed = gzip.compress(save(VECTORS.astype(np.float64)).read_bytes())
     check_read(load(packed, "english.npz.gz"))
     assert load(packed, "english.npz.gz", max_words=2).words == WORDS[:2]
     with pytest.raises(ValueError, match="max_words must be a positive number or None, got 0"):
@@ -140,25 +125,23 @@ GOOD = "a 1 2 3\nb 1 2 3\n"
         ("a 1 2 4", "repeated word", "'a' is line 1 and line 3; words must be unique"),
     ],
 )
-def test_bad_lines_are_refused_by_number_or_skipped(load, line, reason, message):
+def test_bad_lines_are_refused_by_number_or_skipped(load, line, reason, message, lenient):
     text = f"{GOOD}{line}\nd 4 5 6\n".encode(errors="surrogateescape")
     with pytest.raises(ValueError, match=rf"english\.vec: {message}"):
         load(text)
-    report = ReadReport("skip")
-    got = load(text, report=report)
+    got = load(text, report=lenient)
     assert got.words == ["a", "b", "d"]
     assert got.vectors.tolist() == [[1, 2, 3], [1, 2, 3], [4, 5, 6]]
-    assert (report.records, report.left_out) == (3, {reason: 1})
+    assert (lenient.records, lenient.left_out) == (3, {reason: 1})
 
 
 @pytest.mark.parametrize("declared", [1, 3])
-def test_headers_must_match_the_content(load, declared):
+def test_headers_must_match_the_content(load, declared, lenient):
     text = f"{declared} 3\n{GOOD}".encode()
     with pytest.raises(ValueError, match=rf"english\.vec: line 1 declares {declared} words, but the file has 2"):
         load(text)
-    report = ReadReport("skip")
-    assert load(text, report=report).words == ["a", "b"]
-    assert report.left_out == {"wrong header": 1}
+    assert load(text, report=lenient).words == ["a", "b"]
+    assert lenient.left_out == {"wrong header": 1}
 
 
 @pytest.mark.parametrize(
@@ -176,14 +159,13 @@ def test_text_files_of_another_format_are_refused(load, data, message):
         load(data)
 
 
-def test_skip_mode_skips_invalid_rows_of_arrays(write):
-    report = ReadReport("skip")
+def test_skip_mode_skips_invalid_rows_of_arrays(save, lenient):
     words = [b"the", b"\xff", b"the", b"", b"nan", b"a"]
     vectors = [[1, 2], [3, 4], [5, 6], [7, 8], [9, np.nan], [11, 12]]
-    got = load_word_vectors(write(vectors, words), report=report)
+    got = load_word_vectors(save(vectors, words), report=lenient)
     assert got.words == ["the", "a"]
     assert got.vectors.tolist() == [[1, 2], [11, 12]]
-    assert report.left_out == {"malformed word": 3, "repeated word": 1}
+    assert lenient.left_out == {"malformed word": 3, "repeated word": 1}
 
 
 def test_unknown_encodings_are_refused(load):
@@ -203,9 +185,8 @@ def test_a_table_starts_with_padding_and_the_unknown_word():
         WordVectors(["a", "[UNK]"], VECTORS[:2]).table()
 
 
-def test_normalized_words_equal_those_of_the_tokenizer():
+def test_normalized_words_equal_those_of_the_tokenizer(report):
     words = ["the", "The", "1984", "3.5", "U.S.", "New York", "</s>", "s", "#", "\xa0", "ﬁsh", "FISH", "Straße"]
-    report = ReadReport()
     vectors = np.arange(2 * len(words), dtype=np.float32).reshape(-1, 2)
     got = WordVectors(words, vectors).normalized(report)
     assert got.words == ["the", "NUM", "s", "fish", "straße"]

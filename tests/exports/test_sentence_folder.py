@@ -1,5 +1,6 @@
 import pytest
 import torch
+from answers import logits_of
 from safetensors.torch import load_file
 
 from hf_gile import LabelSet
@@ -28,8 +29,7 @@ FAMILY = {
 def test_sentence_transformers_scores_like_the_model(fields, make_over_encoder, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     model, processor = make_over_encoder(**fields)
-    with torch.no_grad():
-        logits = model(**processor(TEXTS, return_tensors="pt")).logits
+    logits = logits_of(model, processor(TEXTS, return_tensors="pt"))
     export_sentence_transformers(model, processor, tmp_path / "out")
     loaded = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
     labels = load_file(tmp_path / "out" / "labels.safetensors")
@@ -46,9 +46,7 @@ def test_sentence_transformers_scores_like_the_model(fields, make_over_encoder, 
         ({"cosine_score": True, "joint_act": "relu"}, "cosine_score=True, .* a layer has a single activation"),
     ],
 )
-def test_models_that_sentence_transformers_cannot_compute_are_refused(
-    fields, message, make_over_encoder, make_model, tmp_path
-):
+def test_models_that_cannot_be_exported_are_refused(fields, message, make_over_encoder, make_model, tmp_path):
     pytest.importorskip("sentence_transformers")
     with pytest.raises(ValueError, match="Sentence Transformers needs a pretrained encoder"):
         export_sentence_transformers(*make_model(), tmp_path / "out")

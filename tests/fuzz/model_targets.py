@@ -56,17 +56,9 @@ def parts(kind):
 # Values that users pass by mistake.
 _numbers = st.integers(-3, 9) | st.sampled_from([1 << 31, 1 << 63, 10**30]) | st.floats()
 _scalars = st.none() | st.booleans() | _numbers | st.text(max_size=6) | st.binary(max_size=3)
-_arrays = st.sampled_from(
-    [
-        torch.tensor(3),
-        torch.zeros(0),
-        torch.ones(2, 3),
-        torch.full((2, 2), 1 << 40),
-        torch.tensor([[float("nan")]]),
-        torch.ones(1, 2, 3, dtype=torch.bool),
-        np.array(["iron"]),
-    ]
-)
+_tensors = [torch.tensor(3), torch.zeros(0), torch.ones(2, 3), torch.full((2, 2), 1 << 40)]
+_tensors += [torch.tensor([[float("nan")]]), torch.ones(1, 2, 3, dtype=torch.bool)]
+_arrays = st.sampled_from([*_tensors, np.array(["iron"])])
 
 
 def _objects():

@@ -7,22 +7,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
-
-from hf_gile_cli.app import app
-
-
-@pytest.fixture
-def run():
-    """Runs a command in this process; returns a result with `exit_code`, `stdout` and `stderr`."""
-
-    def run_command(*arguments, input=None, ends=0, env=None):
-        words = [str(argument) for argument in arguments]
-        result = CliRunner().invoke(app, words, input=input, env=env, prog_name="hf-gile")
-        assert result.exit_code == ends, result.output
-        return result
-
-    return run_command
 
 
 @pytest.fixture
@@ -59,6 +43,6 @@ def saved_model(tmp_path, tmp_path_factory, make_model):
     if not original.exists():
         model, processor = make_model(problem_type="multi_label_classification")
         model.set_labels(model.label_set.with_counts({"Iron": 7}), processor)
-        model.save_pretrained(original)
-        processor.save_pretrained(original)
+        for part in (model, processor):
+            part.save_pretrained(original)
     return Path(shutil.copytree(original, tmp_path / "model"))

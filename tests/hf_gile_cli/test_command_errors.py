@@ -47,10 +47,10 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("ends", "command", "message"),
-    [*((2, *usage) for usage in USAGE), *((1, *failure) for failure in FAILURES)],
-)
+CASES = [*((2, *usage) for usage in USAGE), *((1, *failure) for failure in FAILURES)]
+
+
+@pytest.mark.parametrize(("ends", "command", "message"), CASES)
 def test_errors_say_what_to_do(run, saved_model, monkeypatch, ends, command, message):
     monkeypatch.chdir(saved_model.parent)
     (saved_model.parent / "rows.jsonl").write_text(json.dumps({"body": "Rats.", "tags": ["Iron"]}))

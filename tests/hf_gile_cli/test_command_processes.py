@@ -41,12 +41,8 @@ COMMAND = "from hf_gile_cli import main; main()"
 
 
 def test_labels_are_shown_without_torch(saved_model):
-    assert not imported_by(COMMAND, "labels", "show", saved_model) & {
-        "torch",
-        "pandas",
-        "sklearn",
-        "transformers.models",
-    }
+    slow = {"torch", "pandas", "sklearn", "transformers.models"}
+    assert not imported_by(COMMAND, "labels", "show", saved_model) & slow
 
 
 @pytest.mark.slow

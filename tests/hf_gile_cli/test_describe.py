@@ -12,11 +12,9 @@ ROWS = [
 
 
 @pytest.fixture
-def table(tmp_path):
-    path = tmp_path / "rows.jsonl"
+def table(write):
     rows = [*ROWS, *[("More milk.", ["Milk"])] * 9]
-    path.write_text("".join(json.dumps({"body": text, "tags": gold}) + "\n" for text, gold in rows))
-    return path
+    return write("rows.jsonl", "".join(json.dumps({"body": text, "tags": gold}) + "\n" for text, gold in rows))
 
 
 def test_a_collection_is_counted(run, table):

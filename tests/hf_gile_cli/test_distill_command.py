@@ -45,11 +45,8 @@ def test_a_model_is_distilled_from_texts_without_labels(run, tmp_path, teacher):
 
 def test_the_head_is_fitted_to_the_labels_of_a_table(run, tmp_path, teacher):
     table, fast = tmp_path / "table.jsonl", tmp_path / "fast"
-    rows = [
-        {"text": f"{text} {number}", "topic": label}
-        for number in range(15)
-        for text, label in zip(TEXTS, LABELS, strict=True)
-    ]
+    pairs = enumerate(zip(TEXTS * 15, LABELS * 15, strict=True))
+    rows = [{"text": f"{text} {number}", "topic": label} for number, (text, label) in pairs]
     table.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     run("distill", teacher, table, "--labels", "topic", "--output_dir", fast)
     model = AutoModelForSequenceClassification.from_pretrained(fast)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from answers import scores
+from answers import logits_of, scores
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast, pipeline
 
@@ -38,19 +38,18 @@ def test_the_score_is_the_sum_of_its_terms(encoder):
     model, processor = general_scorer(documents=documents)
     inputs = processor([TEXT], return_tensors="pt")
     labels = LabelSet.from_names(LABELS)
-    with torch.no_grad():
-        words = processor(label_text=labels.texts, return_tensors="pt")["label_input_ids"]
-        h, e = model.gile.embed_texts(inputs["input_ids"])[0], model.gile.embed_labels(words)
-        ids = [processor([text], return_tensors="pt")["input_ids"] for text in documents]
-        of_documents = [model.gile.embed_texts(input_ids)[0][0] for input_ids in ids]
-        common = sum(of_documents, torch.zeros_like(h[0])) / (len(documents) + 10)
-        postings = model.gile.postings(labels)
-        match, coverage, *_ = postings.terms(LexicalFeatures.of(inputs))
-        scores = model.gile(**inputs, label_input_ids=words, postings=postings).logits
+    words = processor(label_text=labels.texts, return_tensors="pt")["label_input_ids"]
+    h, e = model.gile.embed_texts(inputs["input_ids"])[0], model.gile.embed_labels(words)
+    ids = [processor([text], return_tensors="pt")["input_ids"] for text in documents]
+    of_documents = [model.gile.embed_texts(input_ids)[0][0] for input_ids in ids]
+    common = sum(of_documents, torch.zeros_like(h[0])) / (len(documents) + 10)
+    postings = model.gile.postings(labels)
+    match, coverage, *_ = postings.terms(LexicalFeatures.of(inputs))
+    logits = logits_of(model.gile, {**inputs, "label_input_ids": words, "postings": postings})
     weights = CHOSEN[NAME]
     cosines = torch.cosine_similarity(h, e) - (e @ common) / len(common)
     expected = weights["cosine"] * cosines + weights["match"] * match + weights["coverage"] * coverage
-    torch.testing.assert_close(scores, expected + weights["offset"], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(logits, expected + weights["offset"], rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(coverage, torch.tensor([[5 / 6, 5 / 6, 0.0]]))  # 5 times "parcel" and "where"
 
 
@@ -80,10 +79,8 @@ def test_a_pipeline_with_the_general_scorer_can_be_saved(encoder, tmp_path):
     assert sum(answer["scores"]) == pytest.approx(1)
     pipe.save_pretrained(tmp_path / "saved")
     shutil.rmtree(encoder.pop(NAME).folder)
-    reloaded = LabelScoringPipeline(
-        GileForSequenceClassification.from_pretrained(tmp_path / "saved"),
-        processor=GileProcessor.from_pretrained(tmp_path / "saved"),
-    )
+    model = GileForSequenceClassification.from_pretrained(tmp_path / "saved")
+    reloaded = LabelScoringPipeline(model, processor=GileProcessor.from_pretrained(tmp_path / "saved"))
     assert reloaded(TEXT, candidate_labels=LABELS)["scores"] == pytest.approx(answer["scores"])
 
 

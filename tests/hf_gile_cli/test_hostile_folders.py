@@ -59,7 +59,7 @@ def plant_linked_staging(folder, home):
 
 
 def plant_interrupted_saves(folder, home):
-    for plant in (plant_journal, plant_staging, plant_linked_staging):
+    for plant in SAVES.values():
         plant(folder, home)
 
 
@@ -84,11 +84,7 @@ def manifest_of(name):
     return manifest(json.dumps({"processor": None, "files": {name: "0"}}).encode())
 
 
-SAVES = {
-    "journal": plant_journal,
-    "staging": plant_staging,
-    "linked staging": plant_linked_staging,
-}
+SAVES = {"journal": plant_journal, "staging": plant_staging, "linked staging": plant_linked_staging}
 PLANTS = SAVES | {
     "linked index": link("index", "home"),
     "link to a device": link("card.yaml", "/dev/zero"),
@@ -104,10 +100,7 @@ PLANTS = SAVES | {
     "manifest root": manifest_of("/dev/zero"),
     "manifest outside": manifest_of("../home/.bashrc"),
 }
-OF_ALL_COMMANDS = {
-    "interrupted saves": plant_interrupted_saves,
-    "pipe labels.jsonl": pipe("labels.jsonl"),
-}
+OF_ALL_COMMANDS = {"interrupted saves": plant_interrupted_saves, "pipe labels.jsonl": pipe("labels.jsonl")}
 
 
 def tree(folder):
@@ -121,15 +114,13 @@ def tree(folder):
 
 
 @pytest.fixture
-def model(tmp_path, saved_model, datasets_cache, monkeypatch):
+def model(tmp_path, write, saved_model, datasets_cache, monkeypatch):
     monkeypatch.setattr(writing, "SAVES", tmp_path / "saves")
     rows = [{"text": "Rats were fed a diet low in iron.", "labels": ["Iron"]}, {"text": "milk", "labels": ["Infant"]}]
-    (tmp_path / "notes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows * 3))
-    (tmp_path / "new.csv").write_text("id,name\nD1,Diet\n")
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / ".bashrc").write_text("mine")
-    (tmp_path / "home" / "docs").mkdir()
-    (tmp_path / "home" / "docs" / "thesis.txt").write_text("mine")
+    write("notes.jsonl", "".join(json.dumps(row) + "\n" for row in rows * 3))
+    write("new.csv", "id,name\nD1,Diet\n")
+    write("home/.bashrc", "mine")
+    write("home/docs/thesis.txt", "mine")
     return saved_model
 
 

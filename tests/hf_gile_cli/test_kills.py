@@ -171,9 +171,7 @@ def is_part(name):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads synced files from /proc")
 @pytest.mark.parametrize("kind", ["add", "save", "save_pretrained", "processor first", "shards", "Trainer.save_model"])
-def test_a_kill_at_any_operation_leaves_the_old_or_the_new_model(
-    model, saves, before_each, tmp_path, monkeypatch, kind
-):
+def test_a_kill_at_any_operation_leaves_an_old_or_a_new_model(model, saves, before_each, tmp_path, monkeypatch, kind):
     monkeypatch.setattr(saving_gile, "_PAUSES", ())
     for name in ("index", "notes.txt"):
         path = model / name

@@ -51,9 +51,9 @@ def test_labels_can_be_searched_filtered_and_sorted(run, saved_model):
     assert names("--sort", "count", "--limit", 2) == ["Iron", "Heart Failure"]
 
 
-def test_a_text_of_labels_is_shown_and_imported(run, tmp_path):
-    names, file = tmp_path / "labels.txt", tmp_path / "labels.jsonl"
-    names.write_text("delivery\ninvoice, late\n")
+def test_a_text_of_labels_is_shown_and_imported(run, write):
+    names = write("labels.txt", "delivery\ninvoice, late\n")
+    file = names.with_suffix(".jsonl")
     assert "invoice, late" in run("labels", "show", names).stdout
     run("labels", "import", file, names)
     assert LabelSet.load(file) == LabelSet.from_names(["delivery", "invoice, late"])
@@ -82,12 +82,10 @@ def test_label_changes_update_the_words_and_scores_of_a_model(run, saved_model):
     assert list(after.values()) == pytest.approx(fresh.tolist(), abs=1e-6)
 
 
-def test_label_changes_update_the_index_of_a_model(run, tmp_path, make_model):
-    folder, terms = tmp_path / "model", tmp_path / "terms.csv"
-    terms.write_text("id,name,description\nIron,Iron,a diet low in iron\n")
-    model, processor = make_model(problem_type="multi_label_classification", label_rows="full")
-    model.save_pretrained(folder)
-    processor.save_pretrained(folder)
+def test_label_changes_update_the_index_of_a_model(run, tmp_path, make_model, write):
+    folder, terms = tmp_path / "model", write("terms.csv", "id,name,description\nIron,Iron,a diet low in iron\n")
+    for part in make_model(problem_type="multi_label_classification", label_rows="full"):
+        part.save_pretrained(folder)
     built = run("index", folder, folder / "index")
     assert built.stderr == f"5 labels, 25 float16 numbers each: {folder / 'index'}\n"
     for change in (
@@ -116,9 +114,8 @@ def test_dry_runs_change_nothing_and_raise_the_same_errors(run, saved_model, tmp
     assert run("labels", "retire", file, "Iron", "--dry-run").stdout
     assert "Iron" in file.read_text()
 
-    model, processor = make_model(output_layer="linear", problem_type="multi_label_classification")
-    model.save_pretrained(tmp_path / "linear")
-    processor.save_pretrained(tmp_path / "linear")
+    for part in make_model(output_layer="linear", problem_type="multi_label_classification"):
+        part.save_pretrained(tmp_path / "linear")
     for flags in ([], ["--dry-run"]):
         result = run("labels", "add", tmp_path / "linear", "M1", "Rats", *flags, ends=1)
         assert "a linear unit scores only the labels it was trained on" in result.stderr
@@ -155,24 +152,20 @@ def test_a_changed_label_file_keeps_its_format(run, tmp_path):
     run("labels", "add", path, "r", "Rats", "--threshold", 0.25)
     run("labels", "rename", path, "Milk", "Milk, Human")
     run("labels", "retire", path, "Iron")
-    assert path.read_text().splitlines()[1:] == [
-        'Milk,"Milk, Human",white; a drink,,false,0,,,',
-        "r,Rats,,,false,0,0.25,,",
-    ]
+    milk, rats = 'Milk,"Milk, Human",white; a drink,,false,0,,,', "r,Rats,,,false,0,0.25,,"
+    assert path.read_text().splitlines()[1:] == [milk, rats]
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_table_with_other_columns_is_not_changed(run, tmp_path):
-    path = tmp_path / "labels.csv"
-    path.write_text("id,name,shelf\nIron,Iron,3\n")
+def test_a_table_with_other_columns_is_not_changed(run, write):
+    path = write("labels.csv", "id,name,shelf\nIron,Iron,3\n")
     message = run("labels", "add", path, "r", "Rats", ends=1).stderr
     assert "columns not read: 'shelf', and would be lost by a change" in message
     assert path.read_text() == "id,name,shelf\nIron,Iron,3\n"
 
 
-def test_the_error_for_a_name_instead_of_an_id_names_the_id(run, tmp_path):
-    path = tmp_path / "labels.csv"
-    path.write_text("id,name,description\nS11,Maps,\nS12,Rare Books,\n")
+def test_the_error_for_a_name_instead_of_an_id_names_the_id(run, write):
+    path = write("labels.csv", "id,name,description\nS11,Maps,\nS12,Rare Books,\n")
     message = run("labels", "rename", path, "Rare Books", "Old Books", ends=1).stderr
     assert f"{path} has no label with the id 'Rare Books', which is the name of 'S12': pass the id" in message
     path.write_text(f"{path.read_text()}S13,Rare Books,of the town\n")
@@ -187,10 +180,8 @@ def test_concurrent_changes_are_made_in_turn(start, saved_model, tmp_path):
     waiting = "waiting for another hf-gile process that is changing"
     with exclusive_lock(file), exclusive_lock(saved_model):  # other commands are running
         processes = [start("labels", "add", target, "r", "Rats") for target in (file, saved_model)]
-        assert [process.stderr.readline() for process in processes] == [
-            f"{waiting} {file}\n",
-            f"{waiting} {saved_model}\n",
-        ]
+        said = [process.stderr.readline() for process in processes]
+        assert said == [f"{waiting} {file}\n", f"{waiting} {saved_model}\n"]
         LabelSet.from_names(["Iron"]).rename("Iron", "Iron, Dietary").save(file)
     for process in processes:
         process.communicate()
@@ -200,15 +191,15 @@ def test_concurrent_changes_are_made_in_turn(start, saved_model, tmp_path):
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_a_vocabulary_can_be_imported_into_a_file_or_a_model(run, saved_model, tmp_path):
+def test_a_vocabulary_can_be_imported_into_a_file_or_a_model(run, saved_model, tmp_path, write):
     pytest.importorskip("rdflib")
-    (tmp_path / "terms.ttl").write_text(SKOS)
-    created = run("labels", "import", tmp_path / "new.jsonl", tmp_path / "terms.ttl", "--label-language", "de")
+    terms = write("terms.ttl", SKOS)
+    created = run("labels", "import", tmp_path / "new.jsonl", terms, "--label-language", "de")
     assert created.stdout == "+ http://a.org/1  Ratten\n"
     assert LabelSet.load(tmp_path / "new.jsonl").names == ["Ratten"]
-    run("labels", "import", saved_model, tmp_path / "terms.ttl")
+    run("labels", "import", saved_model, terms)
     assert LabelSet.load(saved_model / "labels.jsonl").names[-1] == "Rats"
-    repeated = run("labels", "import", saved_model, tmp_path / "terms.ttl")
+    repeated = run("labels", "import", saved_model, terms)
     assert repeated.stdout == ""
     assert "0 added, 0 removed, 0 changed" in repeated.stderr
 

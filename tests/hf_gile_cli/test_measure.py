@@ -18,10 +18,8 @@ ROWS = [
 
 
 @pytest.fixture
-def table(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps({"body": text, "tags": gold}) + "\n" for text, gold in ROWS))
-    return path
+def table(write):
+    return write("rows.jsonl", "".join(json.dumps({"body": text, "tags": gold}) + "\n" for text, gold in ROWS))
 
 
 def load(folder):
@@ -61,14 +59,11 @@ def test_labels_missing_from_the_model_are_named_or_dropped(run, saved_model, ta
         assert f"no document has a label of {saved_model}" in message.stderr
 
 
-@pytest.mark.parametrize(
-    ("ids", "hint"),
-    [
-        ("Ferrum|Sanguis", " (did you mean --separator '|'?)"),
-        ("Milk, Skimmed", ""),
-        ("iron", " (the labels have 'Iron', which differs in case, spaces, zeros or entities only: write it so)"),
-    ],
-)
+SEPARATOR = " (did you mean --separator '|'?)"
+FORM = " (the labels have 'Iron', which differs in case, spaces, zeros or entities only: write it so)"
+
+
+@pytest.mark.parametrize(("ids", "hint"), [("Ferrum|Sanguis", SEPARATOR), ("Milk, Skimmed", ""), ("iron", FORM)])
 def test_unknown_ids_prompt_for_a_separator_or_another_form(run, saved_model, table, ids, hint):
     table.write_text(json.dumps({"body": "Iron in blood.", "tags": ids}) + "\n")
     message = run("evaluate", saved_model, table, *COLUMNS, ends=1).stderr
@@ -139,10 +134,9 @@ def test_absent_label_groups_are_not_mentioned(run, saved_model, table):
     assert "seen_threshold" in json.loads(result.stdout)
     assert "with another" not in result.stderr
     assert "may be unlike others: a calibration needs 100 or more" in result.stderr
-    note = (
-        "3 documents have unseen labels, 5 in total: too few to fit (at least 30 documents and 50 labels), so unseen "
-    )
-    assert f"\n{note}labels use the calibration and the threshold of seen labels\n" in result.stderr
+    few = "3 documents have unseen labels, 5 in total: too few to fit (at least 30 documents and 50 labels)"
+    note = "so unseen labels use the calibration and the threshold of seen labels"
+    assert f"\n{few}, {note}\n" in result.stderr
     assert result.stderr.endswith(f"\nwritten to {saved_model}\n")
 
 

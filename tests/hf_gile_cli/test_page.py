@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -40,11 +41,8 @@ def folder(tmp_path, saved_model, monkeypatch):
     with (tmp_path / "notes.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["id", "text", "tags"])
-        writer.writerows(
-            [number, f"{row['abstract']} {number}", "; ".join(row["subjects"])]
-            for number in range(60)
-            for row in RECORDS
-        )
+        for number, row in product(range(60), RECORDS):
+            writer.writerow([number, f"{row['abstract']} {number}", "; ".join(row["subjects"])])
     (tmp_path / "subjects.csv").write_text("id,name_en\nx1,Rats\nx2,Feeding\n")
     (tmp_path / "card.yaml").write_text("summary: On milk and iron.\n")
     monkeypatch.chdir(tmp_path)
@@ -72,9 +70,10 @@ THESAURUS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 """
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", *(f"docs/tutorials/{name}.md" for name in ("score", "train", "thesaurus", "newsroom"))]
-)
+TUTORIALS = [f"docs/tutorials/{name}.md" for name in ("score", "train", "thesaurus", "newsroom")]
+
+
+@pytest.mark.parametrize("page", ["README.md", *TUTORIALS])
 def test_quick_commands_of_a_tutorial_run(page, run, folder, monkeypatch, save_text_encoder):
     pytest.importorskip("rdflib")
     encoder = encoders.FoundEncoder("sentence-transformers/all-MiniLM-L6-v2", save_text_encoder(folder / "encoder"))
@@ -109,10 +108,9 @@ def test_every_command_of_the_page_runs(run, folder, monkeypatch, shared_data, s
     result = {line: run_line(run, line) for line in COMMANDS if line not in TRAINING}
     assert len((folder / "scored.jsonl").read_text().splitlines()) == 2
     assert "+ D000086382" in result[next(line for line in result if "labels add" in line)].stdout
-    assert (
-        "model-index" in (folder / "model" / "README.md").read_text() or (folder / "model" / "results.json").is_file()
-    )
-    assert "On milk and iron." in (folder / "model" / "README.md").read_text()
+    card = (folder / "model" / "README.md").read_text()
+    assert "model-index" in card or (folder / "model" / "results.json").is_file()
+    assert "On milk and iron." in card
 
 
 @pytest.mark.slow

@@ -38,17 +38,17 @@ def test_cards_are_reproducible(run, saved_model):
     assert "dairy" in card.data.tags
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("licence: mit", "card.yaml: a card has no field 'licence'; did you mean license?"),
-        ("a: [", "is not YAML"),
-        ("license: No Licence", "license must be the id of a licence on the Hub"),
-    ],
-)
-def test_an_invalid_card_file_is_named_and_no_card_written(run, saved_model, tmp_path, content, message):
-    (tmp_path / "card.yaml").write_text(content)
-    assert message in run("card", saved_model, "--info", tmp_path / "card.yaml", ends=1).stderr
+INVALID = {
+    "licence: mit": "card.yaml: a card has no field 'licence'; did you mean license?",
+    "a: [": "is not YAML",
+    "license: No Licence": "license must be the id of a licence on the Hub",
+}
+
+
+@pytest.mark.parametrize("content", INVALID)
+def test_an_invalid_card_file_is_named_and_no_card_written(run, saved_model, write, content):
+    path = write("card.yaml", content)
+    assert INVALID[content] in run("card", saved_model, "--info", path, ends=1).stderr
     assert not (saved_model / "README.md").exists()
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from answers import scores
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelScoringPipeline
 
@@ -65,12 +66,8 @@ def test_evidence_is_how_far_a_probability_falls_without_a_word(run, saved_model
     flags = ["--label", "Iron", "--label", "Rats", "--threshold", "0.0001", "--top-k", 1, "--evidence"]
     (row,) = lines(run("score", saved_model, *flags, input=text))
     (name,) = row["labels"]
-    before, *without = [
-        dict(zip(answer["labels"], answer["scores"], strict=True))[name]
-        for answer in pipe(
-            [text, " were fed iron", "Rats  fed iron", "Rats were  iron", "Rats were fed "], ["Iron", "Rats"]
-        )
-    ]
+    texts = [text, " were fed iron", "Rats  fed iron", "Rats were  iron", "Rats were fed "]
+    before, *without = [scores(answer)[name] for answer in pipe(texts, ["Iron", "Rats"])]
     falls = {word: before - score for word, score in zip(text.split(), without, strict=True) if score < before}
     assert falls
     assert dict(row["evidence"][0]) == pytest.approx(falls, rel=1e-3)
@@ -129,14 +126,12 @@ def test_standard_input_may_be_json_lines_or_csv(run, saved_model):
     assert rows[0]["text"] == '{"text": "Milk."}'
 
 
-def test_an_invalid_line_is_reported_after_earlier_rows_are_written(run, saved_model, tmp_path):
-    path = tmp_path / "texts.jsonl"
-    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*TEXTS, [5], "more"]))
+def test_an_invalid_line_is_reported_after_earlier_rows_are_written(run, saved_model, write):
+    path = write("texts.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in [*TEXTS, [5], "more"]))
     result = run("score", saved_model, path, "--batch-size", 3, ends=1)
     assert [row["text"] for row in lines(result)] == TEXTS
-    assert result.stderr == (
-        f"hf-gile score: {path}: line 5: text must be text, got [5]; fix it, or skip it with --on-error skip\n"
-    )
+    message = "text must be text, got [5]; fix it, or skip it with --on-error skip"
+    assert result.stderr == f"hf-gile score: {path}: line 5: {message}\n"
 
 
 def test_invalid_lines_can_be_skipped_and_are_counted(run, saved_model, tmp_path):
@@ -148,19 +143,16 @@ def test_invalid_lines_can_be_skipped_and_are_counted(run, saved_model, tmp_path
 
 
 @pytest.mark.parametrize("model", ["runs/first", "runs/first/auto/modell"])
-def test_the_models_of_a_run_are_named_for_its_folder(run, model, tmp_path, monkeypatch):
+def test_the_models_of_a_run_are_named_for_its_folder(run, model, tmp_path, write, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for unit in ("auto", "gile"):
-        folder = Path("runs/first", unit, "model")
-        folder.mkdir(parents=True)
-        (folder / "config.json").write_text("{}")
+        write(f"runs/first/{unit}/model/config.json", "{}")
     assert "; did you mean runs/first/auto/model" in run("score", model, input="a\n", ends=1).stderr
 
 
 @pytest.mark.parametrize(("name", "says"), [("body", True), ("b.csv", False)])
-def test_a_flag_that_must_be_repeated_is_said_to_be(run, saved_model, tmp_path, monkeypatch, name, says):
-    path = tmp_path / "a.csv"
-    path.write_text("title,body,labels\nmilk,iron,m\n")
+def test_a_flag_that_must_be_repeated_is_said_to_be(run, saved_model, write, monkeypatch, name, says):
+    path = write("a.csv", "title,body,labels\nmilk,iron,m\n")
     words = ["score", str(saved_model), str(path), "--text", "title", name]
     monkeypatch.setattr("sys.argv", ["hf-gile", *words])
     message = run(*words, ends=1).stderr

@@ -14,9 +14,8 @@ def status(run, output):
     return json.loads(run("score", "--output", output, "--status").stdout)
 
 
-def test_scoring_into_a_folder_gives_the_same_rows_as_standard_output(run, saved_model, tmp_path):
-    notes = tmp_path / "notes.txt"
-    notes.write_text("\n".join(TEXTS) + "\n")
+def test_scoring_into_a_folder_gives_the_same_rows_as_standard_output(run, saved_model, write, tmp_path):
+    notes = write("notes.txt", "\n".join(TEXTS) + "\n")
     lines = run("score", saved_model, notes, "--top-k", 3).stdout.splitlines()
     output = tmp_path / "scored"
     result = run("score", saved_model, notes, "--top-k", 3, "--output", output, "--workers", 1, "--part-size", 0.0001)
@@ -43,27 +42,19 @@ def test_a_second_call_resumes_and_a_shard_does_its_share(run, saved_model, tmp_
     result = run("score", saved_model, path, *options)
     assert f"0 texts scored, {half['parts']} of {half['parts']} parts done\n" in result.stderr
     result = run("score", saved_model, path, *options, "--top-k", 1, ends=1)
-    assert (
-        f"{output} has a run with different options (top_k): choose another folder, or remove this one" in result.stderr
-    )
+    advice = "choose another folder, or remove this one"
+    assert f"{output} has a run with different options (top_k): {advice}" in result.stderr
 
 
-@pytest.mark.parametrize(
-    "environment",
-    [
-        {"RANK": "2", "WORLD_SIZE": "3"},
-        {
-            f"SLURM_ARRAY_TASK_{name}": value
-            for name, value in {"ID": "5", "MIN": "1", "COUNT": "3", "STEP": "2"}.items()
-        },
-    ],
-)
-def test_the_shard_comes_from_slurm_or_torchrun_variables(run, saved_model, tmp_path, monkeypatch, environment):
+OF_SLURM = {"ID": "5", "MIN": "1", "COUNT": "3", "STEP": "2"}
+OF_SLURM = {f"SLURM_ARRAY_TASK_{name}": value for name, value in OF_SLURM.items()}
+
+
+@pytest.mark.parametrize("environment", [{"RANK": "2", "WORLD_SIZE": "3"}, OF_SLURM])
+def test_the_shard_comes_from_slurm_or_torchrun_variables(run, saved_model, write, tmp_path, monkeypatch, environment):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    files = [tmp_path / f"{number}.txt" for number in range(3)]
-    for file in files:
-        file.write_text(f"Rats were fed {file.stem} times.\n")
+    files = [write(f"{number}.txt", f"Rats were fed {number} times.\n") for number in range(3)]
     run("score", saved_model, *files, "--output", tmp_path / "scored")
     assert status(run, tmp_path / "scored")["done"] == 1
     (part,) = (tmp_path / "scored" / "parts").iterdir()

@@ -47,8 +47,8 @@ def test_connections_leave_half_of_the_files_to_the_model(run, saved_model, serv
 def test_a_model_without_labels_is_not_served(run, make_model, tmp_path, served):
     model, processor = make_model()
     model.label_set = None
-    model.save_pretrained(tmp_path / "model")
-    processor.save_pretrained(tmp_path / "model")
+    for part in (model, processor):
+        part.save_pretrained(tmp_path / "model")
     assert "the model stores no labels" in run("serve", tmp_path / "model", ends=1).stderr
     assert served == {}
 

@@ -22,11 +22,9 @@ ATTACK = "<img src=x onerror=window.attacked=1>${window.attacked=2}{{window.atta
 
 
 @pytest.fixture
-def thesaurus(tmp_path):
+def thesaurus(write):
     pytest.importorskip("rdflib")
-    path = tmp_path / "thesaurus.ttl"
-    path.write_text(THESAURUS)
-    return path
+    return write("thesaurus.ttl", THESAURUS)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import ast
 import io
 import json
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -62,14 +63,10 @@ def known_classes(folder):
     (folder / "processor_manifest.json").unlink()
 
 
-@pytest.mark.parametrize(
-    ("attack", "says"),
-    [
-        (foreign_config, "is a model of type 'foreign', not a GILE model"),
-        (tokenizer_class, CODE),
-        (known_classes, None),  # classes of the package
-    ],
-)
+ATTACKS = [(foreign_config, "is a model of type 'foreign', not a GILE model"), (tokenizer_class, CODE)]
+
+
+@pytest.mark.parametrize(("attack", "says"), [*ATTACKS, (known_classes, None)])  # classes of the package
 def test_commands_run_no_code_from_a_model_folder(run, saved_model, plant, attack, says):
     marker = plant(saved_model)
     attack(saved_model)
@@ -100,10 +97,7 @@ def test_training_runs_no_code_of_an_encoder_folder(save_text_encoder, plant, mo
     marker = plant(encoder)
     tokenizer_class(encoder)
     foreign_config(encoder)
-    for load in (
-        model_from_text_encoder,
-        partial(processor_from_text_encoder, config=GileConfig()),
-    ):
+    for load in (model_from_text_encoder, partial(processor_from_text_encoder, config=GileConfig())):
         with pytest.raises(ValueError, match="custom code"):
             load(encoder)
     assert not marker.exists()
@@ -116,14 +110,9 @@ def no_kernel(monkeypatch):
     def download(*args, **kwargs):
         raise AssertionError("something would be downloaded")
 
-    for module in (hub_kernels, modeling_utils):
-        for name in (
-            "is_kernels_available",
-            "get_kernel",
-            "load_and_register_attn_kernel",
-            "lazy_import_flash_attention",
-        ):
-            monkeypatch.setattr(module, name, download, raising=False)
+    names = ("is_kernels_available", "get_kernel", "load_and_register_attn_kernel", "lazy_import_flash_attention")
+    for module, name in product((hub_kernels, modeling_utils), names):
+        monkeypatch.setattr(module, name, download, raising=False)
 
 
 @pytest.mark.parametrize(
@@ -192,13 +181,11 @@ def needs_flag(call):
 
 
 def test_every_loading_call_sets_trust_remote_code():
-    calls = [
-        (f"{path}:{node.lineno}", node)
-        for folder in ("hf_gile", "hf_gile_cli", "recipes", "benchmarks")
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and needs_flag(node)
-    ]
+    calls = []
+    for folder in ("hf_gile", "hf_gile_cli", "recipes", "benchmarks"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            found = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+            calls += [(f"{path}:{node.lineno}", node) for node in found if needs_flag(node)]
     assert calls
     silent = [location for location, call in calls if "trust_remote_code" not in [x.arg for x in call.keywords]]
     assert not silent

@@ -7,28 +7,12 @@ import sys
 import peft
 import pytest
 import torch
+import transformers
 from tokenizers import Tokenizer, models
 from torch.nn import functional
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForSeq2SeqLM,
-    BertConfig,
-    BertForMaskedLM,
-    GPT2Config,
-    GPT2LMHeadModel,
-    PreTrainedTokenizerFast,
-    Seq2SeqTrainer,
-    Seq2SeqTrainingArguments,
-    Trainer,
-    TrainingArguments,
-    pipelines,
-)
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, BertConfig, BertForMaskedLM, pipelines
 
-from hf_gile.language_models import (
-    JointNmtForConditionalGeneration,
-    joint_class,
-    replace_output_embeddings,
-)
+from hf_gile.language_models import JointNmtForConditionalGeneration, joint_class, replace_output_embeddings
 
 WORDS = 31
 
@@ -182,9 +166,8 @@ def test_lora_trains_adapters_and_the_layer(make_language_model, batch, tmp_path
     folder = tmp_path / "base"
     joint_model(make_language_model).save_pretrained(folder)
     base = joint_class("GPT2LMHeadModel").from_pretrained(folder)
-    settings = peft.LoraConfig(
-        r=2, target_modules=["c_attn"], modules_to_save=["g_out", "g_inp"], fan_in_fan_out=True, task_type="CAUSAL_LM"
-    )
+    trained = {"target_modules": ["c_attn"], "modules_to_save": ["g_out", "g_inp"]}
+    settings = peft.LoraConfig(r=2, fan_in_fan_out=True, task_type="CAUSAL_LM", **trained)
     model = peft.get_peft_model(base, settings)
     names = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     assert any("lora_A" in name for name in names)
@@ -198,32 +181,30 @@ def test_lora_trains_adapters_and_the_layer(make_language_model, batch, tmp_path
     assert model(**batch).loss < before
     assert model.generate(batch["input_ids"], max_new_tokens=2).shape == (2, 6)
     model.save_pretrained(tmp_path / "adapter")
-    again = peft.PeftModel.from_pretrained(
-        joint_class("GPT2LMHeadModel").from_pretrained(folder), tmp_path / "adapter"
-    ).eval()
+    base = joint_class("GPT2LMHeadModel").from_pretrained(folder)
+    again = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").eval()
     torch.testing.assert_close(logits_of(again, batch), logits_of(model, batch))
     merged = again.merge_and_unload()
     torch.testing.assert_close(logits_of(merged, batch), logits_of(model, batch))
 
 
-@pytest.mark.parametrize(
-    ("architecture", "loss"),
-    [
-        ("GPT2LMHeadModel", "chunked"),
-        ("T5ForConditionalGeneration", "full"),
-        ("NmtForConditionalGeneration", "chunked"),
-    ],
-)
+LOSSES = {"GPT2LMHeadModel": "chunked", "T5ForConditionalGeneration": "full"}
+LOSSES["NmtForConditionalGeneration"] = "chunked"
+
+
+@pytest.mark.parametrize(("architecture", "loss"), LOSSES.items())
 def test_the_trainer_trains_a_model_with_the_joint_layer(make_language_model, batch, tmp_path, architecture, loss):
     model = joint_model(make_language_model, architecture, loss=loss)
     rows = [{name: values[row] for name, values in batch.items()} for row in (0, 1)]
     options = {"max_steps": 3, "learning_rate": 0.05, "per_device_train_batch_size": 1, "report_to": []}
     options |= {"gradient_accumulation_steps": 2, "use_cpu": True, "save_strategy": "no"}
     if model.config.is_encoder_decoder:
-        arguments = Seq2SeqTrainingArguments(tmp_path, **options, predict_with_generate=True)
-        trainer = Seq2SeqTrainer(model, arguments, train_dataset=rows, eval_dataset=rows)
+        options |= {"predict_with_generate": True}
+        arguments = transformers.Seq2SeqTrainingArguments(tmp_path, **options)
+        trainer = transformers.Seq2SeqTrainer(model, arguments, train_dataset=rows, eval_dataset=rows)
     else:
-        trainer = Trainer(model, TrainingArguments(tmp_path, **options), train_dataset=rows, eval_dataset=rows)
+        arguments = transformers.TrainingArguments(tmp_path, **options)
+        trainer = transformers.Trainer(model, arguments, train_dataset=rows, eval_dataset=rows)
     before = trainer.evaluate()["eval_loss"]
     trainer.train()
     assert trainer.evaluate()["eval_loss"] < before
@@ -263,11 +244,11 @@ def test_models_without_a_language_model_head_are_refused(make_language_model):
 def test_text_generation_supports_joint_models(monkeypatch):
     errors = []
     monkeypatch.setattr(pipelines.base.logger, "error", errors.append)
-    config = GPT2Config(vocab_size=5, n_embd=8, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0)
+    config = transformers.GPT2Config(vocab_size=5, n_embd=8, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0)
     words = Tokenizer(models.WordLevel({word: row for row, word in enumerate("abcde")}, unk_token="a"))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="a", unk_token="a")
-    model = replace_output_embeddings(GPT2LMHeadModel(config), joint_size=3)
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="a", unk_token="a")
+    model = replace_output_embeddings(transformers.GPT2LMHeadModel(config), joint_size=3)
     pipe = pipelines.pipeline("text-generation", model=model, tokenizer=tokenizer)
     assert pipe("b", max_new_tokens=2)[0]["generated_text"].startswith("b")
     assert not errors
-    assert AutoModelForCausalLM.from_config(config).__class__ is GPT2LMHeadModel
+    assert AutoModelForCausalLM.from_config(config).__class__ is transformers.GPT2LMHeadModel

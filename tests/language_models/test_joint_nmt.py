@@ -6,11 +6,7 @@ from papers.translation import build_piece_tokenizer
 from torch.nn import functional
 from transformers import AutoTokenizer
 
-from hf_gile.language_models import (
-    NmtConfig,
-    NmtForConditionalGeneration,
-    replace_output_embeddings,
-)
+from hf_gile.language_models import NmtConfig, NmtForConditionalGeneration, replace_output_embeddings
 
 SOURCE = torch.tensor([[5, 7, 9, 2], [4, 6, 2, 0]])
 MASK = (SOURCE > 0).long()

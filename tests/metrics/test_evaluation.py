@@ -10,16 +10,9 @@ from hf_gile.metrics import LabelMetrics, evaluate_index
 from hf_gile.training import GileDataCollator, LabelSampler, ThresholdTuner, encode_dataset
 
 GOLD = ["Heart Failure", "Milk, Human", "Iron", "Infant", "Blood"]
+TEXTS_IN_ENGLISH = ["Breast milk and iron.", "The heart. Blood!", "Infants were fed.", "Rats, iron"]
 ROWS = {
-    "text": [
-        "Breast milk and iron.",
-        "The heart. Blood!",
-        "Infants were fed.",
-        "Rats, iron",
-        "Cardiac output",
-        "",
-        "Milk",
-    ],
+    "text": [*TEXTS_IN_ENGLISH, "Cardiac output", "", "Milk"],
     "labels": [[GOLD[2], GOLD[1]], [GOLD[4]], [], [GOLD[0], GOLD[3]], [GOLD[0]], [GOLD[1]], GOLD[:4]],
     "excluded": [[GOLD[0]], [], [GOLD[1], GOLD[3]], [GOLD[4]], [], [], []],
 }
@@ -30,14 +23,9 @@ def batches_of(dataset, processor, size=3):
     return DataLoader(dataset, size, collate_fn=GileDataCollator(processor, LabelSampler(5, num_negatives=2)))
 
 
-@pytest.mark.parametrize(
-    ("output_layer", "excluded", "max_scores"),
-    [("gile", "excluded", 13), ("linear", None, 1 << 22)],
-)
-def test_evaluate_index_gives_the_same_metrics_as_the_trainer(
-    tmp_path, make_model, label_set, output_layer, excluded, max_scores
-):
-    model, processor = make_model("han", output_layer)
+@pytest.mark.parametrize(("layer", "excluded", "most"), [("gile", "excluded", 13), ("linear", None, 1 << 22)])
+def test_an_index_has_the_metrics_of_the_trainer(tmp_path, make_model, label_set, layer, excluded, most):
+    model, processor = make_model("han", layer)
     dataset = encode_dataset(Dataset.from_dict(ROWS), processor, label_set, excluded=excluded)
     metrics, tuner = LabelMetrics(5, SEEN, threshold=0.4), ThresholdTuner(5)
 
@@ -56,7 +44,7 @@ def test_evaluate_index_gives_the_same_metrics_as_the_trainer(
     expected = {name.removeprefix("eval_"): value for name, value in trainer.evaluate().items()}
     index = LabelIndex.build(model)
     model.train()
-    results = evaluate_index(index, model, batches_of(dataset, processor), [metrics, tuner], max_scores=max_scores)
+    results = evaluate_index(index, model, batches_of(dataset, processor), [metrics, tuner], max_scores=most)
     assert model.training
     assert "unseen_ranking_loss" in results
     assert "tuned_micro_f1" in results

@@ -2,11 +2,7 @@ import numpy as np
 import pytest
 import torch
 from batches import batch, sparse
-from sklearn.metrics import (
-    coverage_error,
-    label_ranking_average_precision_score,
-    label_ranking_loss,
-)
+from sklearn.metrics import coverage_error, label_ranking_average_precision_score, label_ranking_loss
 
 from hf_gile.metrics import RankingMetrics, propensities, ranking_metrics
 

@@ -7,7 +7,7 @@ import torch
 import transformers
 from transformers import AutoModel, BertTokenizer
 
-from hf_gile import LabelScoringPipeline, LabelSet
+from hf_gile import LabelSet
 from hf_gile.settings import only_read
 from hf_gile.training import model_from_text_encoder, processor_from_text_encoder
 
@@ -25,10 +25,9 @@ MEANINGS = {
 
 
 @pytest.fixture
-def pipe(make_model):
+def pipe(make_pipe):
     """A pipeline of a tiny model for words."""
-    model, processor = make_model(problem_type="multi_label_classification")
-    return LabelScoringPipeline(model=model, processor=processor)
+    return make_pipe()
 
 
 @pytest.fixture
@@ -44,15 +43,8 @@ def pieces():
     return BertTokenizer(vocab={piece: row for row, piece in enumerate(PIECES)})
 
 
-SIZES = {
-    "vocab_size": 29,
-    "hidden_size": 12,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 17,
-    "max_position_embeddings": 41,
-    "initializer_range": 0.3,
-}
+SIZES = {"vocab_size": 29, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2}
+SIZES |= {"intermediate_size": 17, "max_position_embeddings": 41, "initializer_range": 0.3}
 
 
 @pytest.fixture

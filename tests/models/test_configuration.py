@@ -12,6 +12,9 @@ PLATT = {"method": "platt", "scale": 0.7, "offset": -1.3}
 SPLINE = {"method": "spline", "logits": [-5.0, -4.5, 0.25, 3.0], "values": [-7.0, -2.0, -1.99, 4.0]}
 BERT = {"model_type": "bert", "hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2}
 OVER_BERT = {"text_encoder_type": "transformer", "text_encoder_config": BERT, "label_encoder_type": "text_encoder"}
+WITH_GRU = {"text_encoder_type": "hierarchical_transformer", "encoder_cell": "gru", "hidden_size": 7}
+OTHER_SIZE = WITH_GRU | {"label_encoder_type": "mean", "cosine_score": True}
+LARGE_BERT = {"text_encoder_config": BERT | {"num_hidden_layers": 10**7}}
 
 
 def weights(**groups):
@@ -41,12 +44,7 @@ INVALID = [
     ({"languages": ["a", "b", "c"], "joint_layers": 500}, "joint_layers times the number of languages is 1500, more"),
     # Pretrained encoders.
     (OVER_BERT | {"word_dropout": 0.5}, "word_dropout=0.5 would have no effect without word vectors"),
-    (
-        OVER_BERT
-        | {"text_encoder_type": "hierarchical_transformer", "encoder_cell": "gru", "hidden_size": 7}
-        | {"label_encoder_type": "mean", "cosine_score": True},
-        "of sizes 7 and 12",
-    ),
+    (OVER_BERT | OTHER_SIZE, "of sizes 7 and 12"),
     (OVER_BERT | {"output_layer": "linear", "label_rows": "full"}, "a linear unit reads no labels"),
     # Weights of terms.
     (weights(new={}), "got 'new'"),
@@ -84,10 +82,7 @@ UNREADABLE = [
     (OVER_BERT | {"num_labels": 10**9}, r"num_labels is 1000000000, .* set GileConfig.largest\['num_labels'\]"),
     # As in older versions of Transformers.
     (OVER_BERT | {"id2label": ["a", "b"]}, "id2label a mapping|'id2label' expected a dict"),
-    (
-        OVER_BERT | {"text_encoder_config": BERT | {"num_hidden_layers": 10**7}},
-        "text_encoder_config.num_hidden_layers is",
-    ),
+    (OVER_BERT | LARGE_BERT, "text_encoder_config.num_hidden_layers is"),
     (OVER_BERT | {"text_encoder_config": BERT | {"model_type": "nosuch"}}, "not a valid configuration of a 'nosuch'"),
     (OVER_BERT | {"text_encoder_config": {"model_type": "vit"}}, "describes a 'vit', which is not a text encoder"),
     ({"joint_sise": 7}, r"GileConfig has no field 'joint_sise': did you mean joint_size\?"),
@@ -172,9 +167,3 @@ def test_an_attribute_that_a_user_sets_is_saved_and_read_with_a_warning(tmp_path
     assert "hidden_size is a field of text_config; beside it, it has no effect" in warnings
     with pytest.raises(ValueError, match="GileTextConfig has no field 'joint_sise'"):
         GileConfig(**loaded.config.to_dict())
-
-
-def test_an_attribute_that_cannot_be_set_is_named(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(GileConfig().to_dict() | {"document_size": 5}))
-    with pytest.raises(ValueError, match=r"config.json is not the configuration of a GILE model: .*document_size"):
-        GileConfig.from_pretrained(tmp_path)

@@ -6,7 +6,7 @@ import resource
 import pytest
 import torch
 
-from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, LabelScoringPipeline
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex
 
 
 def poisoned(model, name, value):
@@ -28,18 +28,14 @@ def test_stored_labels_with_invalid_word_ids_are_refused(tmp_path, make_model, w
     model, _ = make_model()
     model.label_input_ids[2, 0] = word
     model.save_pretrained(tmp_path)
-    with pytest.raises(
-        ValueError,
-        match=rf"{tmp_path.name}: label_input_ids must be word ids of this model, from 0 to \d+, got .*{word}",
-    ):
+    message = rf"{tmp_path.name}: label_input_ids must be word ids of this model, from 0 to \d+, got .*{word}"
+    with pytest.raises(ValueError, match=message):
         GileForSequenceClassification.from_pretrained(tmp_path)
 
 
 @pytest.mark.parametrize("options", [{}, {"top_k": 2}, {"threshold": 0.5, "candidate_labels": ["Iron", "Blood"]}])
-def test_a_pipeline_never_returns_nan_scores(make_model, options):
-    model, processor = make_model(problem_type="multi_label_classification")
-    pipe = LabelScoringPipeline(model=model, processor=processor)
-    poisoned(model, "gile.output_layer.input_projection.bias", float("nan"))
+def test_a_pipeline_never_returns_nan_scores(pipe, options):
+    poisoned(pipe.model, "gile.output_layer.input_projection.bias", float("nan"))
     with pytest.raises(ValueError, match="are NaN: the weights of the model contain NaN or infinity"):
         pipe(["iron", "milk"], **options)
 

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 import torch
+from answers import logits_of
 
 from hf_gile import LabelIndex, LabelScoringPipeline, LabelSet
 from hf_gile.label_index import fingerprint
@@ -69,17 +70,16 @@ def test_inference_tensors_have_a_state():
         assert compute_state(numbers.mul_(2)) != before
 
 
-def test_a_change_of_any_weight_through_data_changes_the_scores(make_model):
-    options = {"label_rows": "full", "cosine_score": True, "hidden_size": 7}
-    model, processor = make_model(problem_type="multi_label_classification", **options)
-    inputs, pipe = processor(TEXT, return_tensors="pt"), LabelScoringPipeline(model=model, processor=processor)
+def test_a_change_of_any_weight_through_data_changes_the_scores(make_pipe):
+    pipe = make_pipe(label_rows="full", cosine_score=True, hidden_size=7)
+    model, processor = pipe.model, pipe.processor
+    inputs = processor(TEXT, return_tensors="pt")
     index = LabelIndex.build(model)
     weights = {id(weight): weight for weight in (*model.gile.label_parameters(), model.gile.label_rows.weight)}
     for weight in weights.values():
-        with torch.no_grad():
-            model(**inputs)
-            pipe(TEXT)
-            pipe(TEXT, candidate_labels=["heart", "milk"])
+        logits_of(model, inputs)
+        pipe(TEXT)
+        pipe(TEXT, candidate_labels=["heart", "milk"])
         hash_before = fingerprint(model)
         weight.data += 0.5
         assert fingerprint(model) != hash_before
@@ -88,9 +88,9 @@ def test_a_change_of_any_weight_through_data_changes_the_scores(make_model):
         with torch.no_grad():
             fresh = model.gile.project_labels(**model.stored_inputs())
             torch.testing.assert_close(model.project_stored_labels(), fresh)
-            answer = pipe(TEXT, candidate_labels=["heart", "milk"])
         fresh_pipe = LabelScoringPipeline(model=model, processor=processor)
-        assert answer == fresh_pipe(TEXT, candidate_labels=["heart", "milk"])
+        expected = fresh_pipe(TEXT, candidate_labels=["heart", "milk"])
+        assert pipe(TEXT, candidate_labels=["heart", "milk"]) == expected
 
 
 def test_changing_returned_codes_does_not_affect_the_model(make_model):
@@ -187,9 +187,9 @@ def test_changes_of_weights_are_noticed_without_reading_them_all(make_model, mon
         assert not torch.equal(cached, fresh)
 
 
-def test_clearing_the_cache_shows_a_single_changed_number(make_model):
-    model, processor = make_model()
-    pipe = LabelScoringPipeline(model=model, processor=processor)
+def test_clearing_the_cache_shows_a_single_changed_number(make_pipe):
+    pipe = make_pipe()
+    model, processor = pipe.model, pipe.processor
     pipe(TEXT, candidate_labels=["heart", "milk"])
     hash_before = fingerprint(model)
     weight = model.gile.get_input_embeddings().weight
@@ -207,15 +207,10 @@ def test_least_recently_used_codes_are_evicted_first():
     cache = LabelCache(max_bytes=60)
     computed = []
     for name in "abcadacb":  # a codes' size is 20
-        codes = cache.codes((LabelSet.from_names([name]),), ("model",), partial(computed_codes, computed, name))
-        assert codes.shape == (1, 5)
+        compute = lambda name=name: computed.append(name) or torch.zeros(1, 5)  # noqa: E731
+        assert cache.codes((LabelSet.from_names([name]),), ("model",), compute).shape == (1, 5)
     assert computed == ["a", "b", "c", "d", "b"]
     assert (len(cache._codes), cache.num_bytes) == (3, 60)
-
-
-def computed_codes(computed, name):
-    computed.append(name)
-    return torch.zeros(1, 5)
 
 
 def test_threads_get_their_codes_within_the_limit_of_memory():

@@ -4,6 +4,7 @@ import inspect
 
 import pytest
 import torch
+from answers import logits_of
 from safetensors.torch import load_file, save_file
 
 from hf_gile import GileForSequenceClassification, LabelSet
@@ -35,14 +36,13 @@ def saved(make_pretrained, tmp_path):
     model, processor = make_pretrained()
     model.set_labels(LabelSet.from_names(NAMES), processor)
     logits = score(model.eval(), processor)
-    model.save_pretrained(tmp_path / "model")
-    processor.save_pretrained(tmp_path / "model")
+    for part in (model, processor):
+        part.save_pretrained(tmp_path / "model")
     return model, processor, logits, tmp_path / "model"
 
 
-@torch.no_grad()
 def score(model, processor):
-    return model(**processor(["milk and iron"], return_tensors="pt")).logits
+    return logits_of(model, processor(["milk and iron"], return_tensors="pt"))
 
 
 def test_a_loaded_model_scores_without_encoding_its_labels(saved, encoded):

@@ -5,11 +5,10 @@ import pytest
 
 from hf_gile import Label, LabelSet
 
+SYNONYMS = ("Breast Milk", "Mother's Milk; human", "a\\b;", "\\", 'say "milk",\nnow')
 FULL = [
     Label("D006333", "Heart Failure", 'the heart "fails", often', "en", True, 42, 0.25),
-    Label(
-        "D008895", "Milk, Human", synonyms=("Breast Milk", "Mother's Milk; human", "a\\b;", "\\", 'say "milk",\nnow')
-    ),
+    Label("D008895", "Milk, Human", synonyms=SYNONYMS),
     Label("D007501", "Eisen", "Fe;\nMetall", "de", count=1, broader=("D008670", "a;b")),
 ]
 

@@ -24,9 +24,8 @@ def test_a_saved_processor_keeps_its_languages(tmp_path):
 
 @pytest.mark.parametrize("layer", ["gile", "linear"])
 def test_a_mixed_batch_scores_like_separate_batches(layer):
-    model, processor = make_bilingual(
-        text_encoder_type="han", sharing="none", output_layer=layer, share_joint_space=False
-    )
+    fields = {"text_encoder_type": "han", "sharing": "none", "share_joint_space": False}
+    model, processor = make_bilingual(output_layer=layer, **fields)
     texts = [TEXTS[language][row] for row in (0, 1) for language in LANGUAGES]
     words = processor(texts, language=LANGUAGES * 2, return_tensors="pt")
     logits = model(**words).logits
@@ -93,9 +92,10 @@ def test_the_pipeline_takes_a_language():
         pipe(TEXTS["german"])
 
 
-@pytest.mark.parametrize(
-    ("language", "label_language"), [("english", None), ("german", "english"), ("german", "german")]
-)
+PAIRS = [("english", None), ("german", "english"), ("german", "german")]
+
+
+@pytest.mark.parametrize(("language", "label_language"), PAIRS)
 def test_an_index_is_for_a_language_of_documents_and_a_language_of_labels(language, label_language):
     model, processor = make_bilingual(share_joint_space=False)
     pipe = pipeline("label-scoring", model=model, processor=processor)

@@ -4,14 +4,8 @@ import zlib
 
 import pytest
 
-from hf_gile.models.lexical_gile import (
-    LEXICAL_BUCKETS,
-    LexicalFeatures,
-    count_features,
-    lexical_features,
-    list_features,
-    pad_features,
-)
+from hf_gile.models import lexical_gile
+from hf_gile.models.lexical_gile import LEXICAL_BUCKETS, LexicalFeatures, count_features, lexical_features
 
 
 def test_features_are_hashes_that_never_change():
@@ -61,13 +55,13 @@ def test_a_short_text_of_one_line_is_a_title_whose_words_count_once():
     assert count_features("iron milk") == words | {LEXICAL_BUCKETS + feature: 1 for feature in words}
     longer = "milk " * 50 + "iron"
     assert set(count_features(longer)) == set(words)
-    assert set(count_features(f"iron\n{longer}")) == set(words) | {
-        LEXICAL_BUCKETS + f for f in lexical_features("iron")
-    }
+    title = {LEXICAL_BUCKETS + feature for feature in lexical_features("iron")}
+    assert set(count_features(f"iron\n{longer}")) == set(words) | title
 
 
 def test_features_of_a_batch_are_padded_to_the_longest_document():
-    features = LexicalFeatures.of(pad_features(list_features(["iron", "", "iron ore, iron"])))
+    lists = lexical_gile.list_features(["iron", "", "iron ore, iron"])
+    features = LexicalFeatures.of(lexical_gile.pad_features(lists))
     assert (features.ids >= 0).sum(1).tolist() == [len(count_features(text)) for text in ("iron", "", "iron ore, iron")]
     assert features.counts[features.ids < 0].eq(0).all()
     for row, text in ((0, "iron"), (2, "iron ore, iron")):

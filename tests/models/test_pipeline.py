@@ -5,27 +5,16 @@ import logging
 import pytest
 import torch
 from answers import scores
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    TextClassificationPipeline,
-    ZeroShotClassificationPipeline,
-    pipeline,
-)
+from transformers import BertConfig, BertForSequenceClassification, pipeline
 from transformers.utils import logging as transformers_logging
 
 from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelIndex, LabelSet, build_tokenizer
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
 CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection"]
-RELATED = LabelSet(
-    [
-        Label("a", "Blood", broader=("z",)),
-        Label("b", "Iron", "a metal", broader=("a", "c", "elsewhere")),
-        Label("c", "Milk"),
-        Label("d", "Milk", "of cows", broader=("c",)),
-    ]
-)
+IRON = Label("b", "Iron", "a metal", broader=("a", "c", "elsewhere"))
+OF_COWS = Label("d", "Milk", "of cows", broader=("c",))
+RELATED = LabelSet([Label("a", "Blood", broader=("z",)), IRON, Label("c", "Milk"), OF_COWS])
 
 
 @pytest.fixture
@@ -42,9 +31,9 @@ def test_other_models_keep_the_pipelines_of_transformers(tmp_path, pieces):
         part.save_pretrained(tmp_path)
     for options in ({"model": str(tmp_path)}, {"model": model, "tokenizer": pieces}):
         built_in = pipeline("zero-shot-classification", **options)
-        assert type(built_in) is ZeroShotClassificationPipeline
+        assert type(built_in).__name__ == "ZeroShotClassificationPipeline"
         assert sorted(built_in("milk", candidate_labels=["iron", "milk"])["labels"]) == ["iron", "milk"]
-        assert type(pipeline("text-classification", **options)) is TextClassificationPipeline
+        assert type(pipeline("text-classification", **options)).__name__ == "TextClassificationPipeline"
 
 
 def test_hypothesis_templates_are_ignored_with_a_warning(pipe, monkeypatch):
@@ -95,9 +84,8 @@ def test_a_processor_of_another_model_is_refused(pipe):
         pipeline("label-scoring", model=model, processor=other)
 
 
-def test_single_label_models_use_softmax_by_default(make_model):
-    model, processor = make_model(problem_type="single_label_classification")
-    pipe = pipeline("label-scoring", model=model, processor=processor)
+def test_single_label_models_use_softmax_by_default(make_pipe):
+    pipe = make_pipe(problem_type="single_label_classification")
     assert sum(pipe(TEXTS[0])["scores"]) == pytest.approx(1)
     assert sum(pipe(TEXTS[0], multi_label=True)["scores"]) != pytest.approx(1)
 
@@ -130,32 +118,24 @@ def test_an_index_of_another_model_or_language_is_refused(pipe):
         pipe(TEXTS[0], index)
 
 
-def test_a_saved_pipeline_keeps_its_length_limits(tmp_path, make_model):
-    limits = {"max_sentences": 1, "max_sentence_words": 2, "max_label_words": 2}
-    model, processor = make_model("han", problem_type="multi_label_classification", **limits)
-    pipe = pipeline("label-scoring", model=model, processor=processor)
-    declared = model.config.custom_pipelines
+def test_a_saved_pipeline_keeps_its_length_limits(tmp_path, make_pipe):
+    pipe = make_pipe("han", max_sentences=1, max_sentence_words=2, max_label_words=2)
+    declared = pipe.model.config.custom_pipelines
     pipe.save_pretrained(tmp_path)
-    assert model.config.custom_pipelines == declared
+    assert pipe.model.config.custom_pipelines == declared
     reloaded = pipeline("zero-shot-classification", model=str(tmp_path), trust_remote_code=True)
     for answer, expected in zip(reloaded(TEXTS, CANDIDATES), pipe(TEXTS, CANDIDATES), strict=True):
         assert scores(answer) == pytest.approx(scores(expected), rel=1e-5)
-    assert list(json.loads((tmp_path / "config.json").read_text())["custom_pipelines"]) == [
-        "text-classification",
-        "zero-shot-classification",
-    ]
+    saved = json.loads((tmp_path / "config.json").read_text())["custom_pipelines"]
+    assert list(saved) == ["text-classification", "zero-shot-classification"]
 
 
 @pytest.mark.parametrize("indexed", [False, True])
 def test_parents_are_the_names_of_the_direct_parents(pipe, indexed):
     labels = LabelIndex.build(pipe.model, pipe.processor, RELATED) if indexed else RELATED
     answer = pipe(TEXTS[0], labels, return_parents=True)
-    assert dict(zip(answer["labels"], answer["parents"], strict=True)) == {
-        "Blood": [],
-        "Iron": ["Blood", "Milk (c)"],
-        "Milk (c)": [],
-        "Milk (d)": ["Milk (c)"],
-    }
+    parents = {"Blood": [], "Iron": ["Blood", "Milk (c)"], "Milk (c)": [], "Milk (d)": ["Milk (c)"]}
+    assert dict(zip(answer["labels"], answer["parents"], strict=True)) == parents
 
 
 def test_stored_labels_keep_their_parents_in_any_batch(pipe, tmp_path):
@@ -177,10 +157,10 @@ def test_a_shortlist_lists_the_best_labels_as_text(pipe):
     assert answer["shortlist"].splitlines() == [lines[name] for name in answer["labels"]]
 
 
-def test_a_model_without_a_label_set_lists_names(make_model):
-    model, processor = make_model(output_layer="linear", problem_type="multi_label_classification")
-    model.stored_labels.label_set = None
-    answer = pipeline("label-scoring", model=model, processor=processor)(TEXTS[0], shortlist=2, return_parents=True)
+def test_a_model_without_a_label_set_lists_names(make_pipe):
+    pipe = make_pipe(output_layer="linear")
+    pipe.model.stored_labels.label_set = None
+    answer = pipe(TEXTS[0], shortlist=2, return_parents=True)
     assert answer["shortlist"].splitlines() == [f"- {name}" for name in answer["labels"]]
     assert answer["parents"] == [[], []]
 
@@ -202,11 +182,9 @@ def warned(monkeypatch):
 def test_an_emoji_label_scores_like_an_unknown_label(pipe, warned):
     alone = pipe("Iron in blood.", ["Iron", "Blood"])
     for _ in range(2):
-        answer = pipe("Iron in blood.", ["Iron", "\N{GRINNING FACE}", "Blood", "zebra", "..."])
-    scores = dict(zip(answer["labels"], answer["scores"], strict=True))
-    assert scores["\N{GRINNING FACE}"] == scores["zebra"] == scores["..."]
-    for label, score in zip(alone["labels"], alone["scores"], strict=True):
-        assert scores[label] == pytest.approx(score, rel=1e-6)
+        found = scores(pipe("Iron in blood.", ["Iron", "\N{GRINNING FACE}", "Blood", "zebra", "..."]))
+    assert found["\N{GRINNING FACE}"] == found["zebra"] == found["..."]
+    assert {label: found[label] for label in alone["labels"]} == pytest.approx(scores(alone), rel=1e-6)
     assert warned.getvalue().count("gives them the same score (3): '\N{GRINNING FACE}', 'zebra', '...'") == 1
 
 
@@ -218,8 +196,7 @@ def test_the_answer_for_a_text_of_unknown_words_has_a_note(pipe, long_texts):
     assert pipe("zebra", ["Iron"])["note"] == NOTE
 
 
-def test_the_note_for_a_long_text_depends_on_the_words_read(make_model):
-    model, processor = make_model(problem_type="multi_label_classification", max_words=2)
-    pipe = pipeline("label-scoring", model=model, processor=processor)
+def test_the_note_for_a_long_text_depends_on_the_words_read(make_pipe):
+    pipe = make_pipe(max_words=2)
     assert pipe("zebra zebra iron")["note"] == NOTE
     assert "note" not in pipe("zebra zebra iron", long_texts="max")

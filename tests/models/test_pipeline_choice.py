@@ -15,16 +15,21 @@ from hf_gile.models.search_gile import Choice, best_labels, calibrated, compute_
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", ""]
 # Stored seen and unseen labels, and a label that is not stored.
 CANDIDATES = ["Iron", "Milk, Human", "Blood", "Risk of Infection", "Infant"]
+
+
+def platt(scale, offset):
+    return {"method": "platt", "scale": scale, "offset": offset}
+
+
+def spline(logits, values):
+    return {"method": "spline", "logits": logits, "values": values}
+
+
+CURVE = spline([-2.0, -1.0, 0.5], [-5.0, 0.0, 0.25])
 CALIBRATIONS = {
-    "platt": {
-        "seen": {"method": "platt", "scale": 0.5, "offset": 1.25},
-        "unseen": {"method": "platt", "scale": 2.0, "offset": -0.75},
-    },
-    "platt of unseen": {"unseen": {"method": "platt", "scale": 0.25, "offset": 0.0}},
-    "spline": {
-        "seen": {"method": "spline", "logits": [-2.0, -1.0, 0.5], "values": [-5.0, 0.0, 0.25]},
-        "unseen": {"method": "spline", "logits": [-3.0, 3.0], "values": [-0.5, 0.5]},
-    },
+    "platt": {"seen": platt(0.5, 1.25), "unseen": platt(2.0, -0.75)},
+    "platt of unseen": {"unseen": platt(0.25, 0.0)},
+    "spline": {"seen": CURVE, "unseen": spline([-3.0, 3.0], [-0.5, 0.5])},
 }
 
 
@@ -52,9 +57,10 @@ def literal(pipe, candidates, multi_label=True):
     return [dict(zip(candidates, row.tolist(), strict=True)) for row in probabilities]
 
 
-@pytest.mark.parametrize(
-    ("calibration", "multi_label"), [("platt", True), ("platt of unseen", False), ("spline", True), ("spline", False)]
-)
+FORMS = [("platt", True), ("platt of unseen", False), ("spline", True), ("spline", False)]
+
+
+@pytest.mark.parametrize(("calibration", "multi_label"), FORMS)
 def test_scores_are_calibrated_by_seen_and_unseen_group(pipe, calibration, multi_label):
     uncalibrated = pipe(TEXTS, CANDIDATES, multi_label=multi_label)
     pipe.model.config.calibration = calibration = CALIBRATIONS[calibration]
@@ -80,9 +86,8 @@ def test_scores_of_many_labels_are_computed_in_blocks_of_documents(monkeypatch):
     choice = Choice(top_k=11, threshold=torch.rand(101), seen=torch.rand(101) < 0.5, calibration=CALIBRATIONS["spline"])
     at_once = best_labels(text_codes, codes, 0.5, choice)
     sizes = []
-    monkeypatch.setattr(
-        search_gile, "compute_scores", lambda texts, *rest: sizes.append(len(texts)) or compute_scores(texts, *rest)
-    )
+    counted = lambda texts, *rest: sizes.append(len(texts)) or compute_scores(texts, *rest)  # noqa: E731
+    monkeypatch.setattr(search_gile, "compute_scores", counted)
     monkeypatch.setattr(search_gile, "SCORES_AT_ONCE", 3 * 101)
     in_parts = best_labels(text_codes, codes, 0.5, choice)
     assert sizes == [3, 3, 1]
@@ -119,7 +124,7 @@ def test_ties_after_calibration_are_broken_by_uncalibrated_scores(num_seen, soft
     text_codes = (text_codes * 16).round() / 16
     codes[70:] = codes[:31]  # some logits are equal even without calibration
     seen = torch.arange(101) < num_seen
-    flat = {"method": "spline", "logits": [-3.0, -2.5, 2.5, 3.0], "values": [-4.0, 1.0, 1.00001, 2.0]}
+    flat = spline([-3.0, -2.5, 2.5, 3.0], [-4.0, 1.0, 1.00001, 2.0])
     choice = Choice(not softmax, seen=seen, calibration={"seen": flat, "unseen": flat})
     raw = compute_scores(text_codes, codes, 0.5)
     logits = calibrated(raw, seen, choice.calibration)
@@ -199,9 +204,8 @@ def test_a_model_that_stores_the_rule_assigns_at_least_the_best_label(pipe):
 
 def test_texts_unlike_the_training_documents_are_noticed_once(pipe, monkeypatch):
     said = []
-    monkeypatch.setattr(
-        pipeline_gile.logging, "get_logger", lambda name: SimpleNamespace(warning=said.append, warning_once=said.append)
-    )
+    logger = SimpleNamespace(warning=said.append, warning_once=said.append)
+    monkeypatch.setattr(pipeline_gile.logging, "get_logger", lambda name: logger)
     best = sorted(answer["scores"][0] for answer in pipe(TEXTS))
     config = pipe.model.config
     config.usual_score = best[0] * 0.99

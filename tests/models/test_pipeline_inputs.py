@@ -5,7 +5,6 @@ import pandas
 import pytest
 from datasets import Dataset
 from torch.utils.data import Dataset as TorchDataset
-from transformers import pipeline
 from transformers.pipelines.pt_utils import KeyDataset
 
 TEXTS = ["Breast milk and iron. The heart.", "blood", "Infants were fed with milk for 12 weeks.", "", "Rats."]
@@ -129,13 +128,12 @@ def test_invalid_arguments_are_refused(pipe, arguments, message):
         pipe(**({"inputs": TEXTS} | arguments))
 
 
-def test_a_model_in_training_is_put_in_evaluation_mode(make_model):
-    model, processor = make_model(word_dropout=0.5, problem_type="multi_label_classification")
-    pipe = pipeline("label-scoring", model=model, processor=processor)
+def test_a_model_in_training_is_put_in_evaluation_mode(make_pipe):
+    pipe = make_pipe(word_dropout=0.5)
     expected = pipe(TEXTS, CANDIDATES)
-    model.train()
+    pipe.model.train()
     assert pipe(TEXTS, CANDIDATES) == expected
-    assert not model.training
+    assert not pipe.model.training
     answers = pipe(iter(TEXTS), CANDIDATES)
-    model.train()
+    pipe.model.train()
     assert list(answers) == expected

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from answers import scores
+from answers import logits_of, scores
 from transformers import pipeline
 
 from hf_gile.models import pipeline_gile
@@ -16,10 +16,7 @@ LONG = (
 CANDIDATES = ["Iron", "Milk, Human", "Risk of Infection", "Blood"]
 WORDS = {"max_words": 7}
 SENTENCES = {"max_sentences": 2, "max_sentence_words": 5}
-MODELS = {
-    "wan": WORDS,
-    "han with gru": SENTENCES | {"encoder_cell": "bigru"},
-}
+MODELS = {"wan": WORDS, "han with gru": SENTENCES | {"encoder_cell": "bigru"}}
 PRETRAINED = {"transformer": WORDS, "hierarchical_transformer": SENTENCES}
 
 
@@ -48,15 +45,15 @@ def test_pieces_cover_the_text_and_respect_the_length_limit(pipe):
     assert [word for row in rows for word in row if word not in special] == whole
 
 
-@pytest.mark.parametrize(
-    ("long_texts", "options"), [("max", {"top_k": 2}), ("max", {"multi_label": False}), ("mean", {"threshold": 0.3})]
-)
+MODES = [("max", {"top_k": 2}), ("max", {"multi_label": False}), ("mean", {"threshold": 0.3})]
+
+
+@pytest.mark.parametrize(("long_texts", "options"), MODES)
 def test_a_label_gets_the_highest_or_mean_logit_of_the_pieces(pipe, long_texts, options):
     (pieces,) = pipe.processor.pieces(LONG)
     words = pipe.processor(label_text=CANDIDATES, return_tensors="pt")
-    with torch.no_grad():
-        scored = [pipe.model.gile(**pipe.processor.pad_documents([piece]), **words).logits for piece in pieces]
-    logits = torch.cat(scored)
+    documents = map(pipe.processor.pad_documents, ([piece] for piece in pieces))
+    logits = torch.cat([logits_of(pipe.model.gile, {**document, **words}) for document in documents])
     logits = logits.amax(0) if long_texts == "max" else logits.mean(0)
     expected = logits.softmax(-1) if options.get("multi_label") is False else logits.sigmoid()
     ranking = sorted(zip(expected.tolist(), CANDIDATES, strict=True), reverse=True)
@@ -82,11 +79,8 @@ def test_pieces_of_a_batch_are_encoded_in_blocks(pipe, monkeypatch):
     expected = pipe([LONG, SHORT, LONG * 7], CANDIDATES, long_texts="max", batch_size=3)
     monkeypatch.setattr(pipeline_gile, "_PIECES_AT_ONCE", 2)
     sizes, encode = [], pipe.model.gile.embed_texts
-    monkeypatch.setattr(
-        pipe.model.gile,
-        "embed_texts",
-        lambda input_ids, **rest: sizes.append(len(input_ids)) or encode(input_ids, **rest),
-    )
+    counted = lambda input_ids, **rest: sizes.append(len(input_ids)) or encode(input_ids, **rest)  # noqa: E731
+    monkeypatch.setattr(pipe.model.gile, "embed_texts", counted)
     answers = pipe([LONG, SHORT, LONG * 7], CANDIDATES, long_texts="max", batch_size=3)
     assert sum(sizes) == sum(map(len, pipe.processor.pieces([LONG, SHORT, LONG * 7])))
     assert max(sizes) == 3  # as many as texts in the batch; otherwise two pieces would be encoded together

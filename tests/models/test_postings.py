@@ -5,17 +5,12 @@ from collections import Counter
 
 import pytest
 import torch
+from answers import logits_of
 from datasets import Dataset
 from papers.unseen_weights import fit_unseen_weights
 from transformers import AutoProcessor
 
-from hf_gile import (
-    GileForSequenceClassification,
-    Label,
-    LabelIndex,
-    LabelScoringPipeline,
-    LabelSet,
-)
+from hf_gile import GileForSequenceClassification, Label, LabelIndex, LabelScoringPipeline, LabelSet
 from hf_gile.metrics import LabelMetrics, evaluate_index
 from hf_gile.models import lexical_gile
 from hf_gile.models.lexical_gile import (
@@ -30,20 +25,14 @@ from hf_gile.models.lexical_gile import (
 )
 from hf_gile.training import GileDataCollator, encode_dataset, set_lexical_weights
 
-TEXTS = [
-    "The failing heart pumps less. Blood of infants.",
-    "Breast milk.",
-    "Iron, iron: iron",
-    "Herzmuskelschwäche",
-    "",
-]
+HEART = "The failing heart pumps less. Blood of infants."
+TEXTS = [HEART, "Breast milk.", "Iron, iron: iron", "Herzmuskelschwäche", ""]
+FAILURE = ("Failing Hearts", "Hearts, Failing", "pumps less")
 LABELS = LabelSet(
     [
-        Label("h", "Heart Failure", "the failing heart", synonyms=("Failing Hearts", "Hearts, Failing", "pumps less")),
+        Label("h", "Heart Failure", "the failing heart", synonyms=FAILURE),
         Label("i", "Iron", synonyms=("iron", "metal")),
-        Label("g", "Herzschwäche"),
-        Label("n", "☃"),
-        Label("d", "Nutrition", "milk of the breast"),
+        *(Label("g", "Herzschwäche"), Label("n", "☃"), Label("d", "Nutrition", "milk of the breast")),
     ]
 )
 WEIGHTS = {"unseen": {"joint": 1.0, "match": 1.5, "coverage": 0.75}}
@@ -158,8 +147,7 @@ def test_lexical_terms_count_in_evaluation_with_the_weights_of_the_group(make_le
     model.eval().save_pretrained(tmp_path)
     reloaded = GileForSequenceClassification.from_pretrained(tmp_path)
     assert not reloaded.gile.output_layer.lexical.idf.requires_grad
-    with torch.no_grad():
-        assert torch.equal(reloaded(**inputs).logits, logits)
+    assert torch.equal(logits_of(reloaded, inputs), logits)
     with pytest.raises(ValueError, match=r"pass lexical_ids and lexical_counts, \(B, F\), which the processor"):
         reloaded(inputs["input_ids"])
     reloaded.train()(**inputs, labels=torch.tensor([[0], [1], [2], [3], [4]])).loss.backward()
@@ -173,11 +161,9 @@ def test_a_saved_processor_returns_the_words_that_a_tokenizer_lacks(make_lexical
     pairs = zip(read["lexical_ids"], read["lexical_counts"], strict=True)
     assert [dict(zip(*pair, strict=True)) for pair in pairs] == list(map(count_features, TEXTS))
     assert "lexical_ids" not in reloaded(label_text=["Iron"])
-    with (
-        torch.no_grad(),
-        pytest.raises(ValueError, match=r"pipeline\('text-classification', model=folder, trust_remote_code=True\)"),
-    ):
-        model(**reloaded.tokenizer(TEXTS[:1], return_tensors="pt"))
+    message = r"pipeline\('text-classification', model=folder, trust_remote_code=True\)"
+    with pytest.raises(ValueError, match=message):
+        logits_of(model, reloaded.tokenizer(TEXTS[:1], return_tensors="pt"))
     reloaded.lexical = False
     with pytest.raises(ValueError, match="has lexical=False, but the model needs lexical=True"):
         reloaded.check_fits(model.config)
@@ -187,10 +173,8 @@ def test_towers_score_with_the_postings_of_any_labels(make_lexical):
     model, processor = make_lexical()
     inputs = inputs_of(processor)
     words = processor(label_text=LABELS.texts, return_tensors="pt")
-    with torch.no_grad():
-        expected = model(**inputs).logits
-        actual = model.gile(**inputs, **words, postings=model.gile.postings(LABELS)).logits
-    torch.testing.assert_close(actual, expected)
+    actual = logits_of(model.gile, {**inputs, **words, "postings": model.gile.postings(LABELS)})
+    torch.testing.assert_close(actual, logits_of(model, inputs))
     model.config.term_weights = {"unseen": {"match": 0.0, "coverage": 0.0}}
     assert model.gile.postings(LABELS) is None
 
@@ -200,8 +184,7 @@ def test_an_index_contains_the_words_of_its_labels(make_lexical, tmp_path):
     inputs = inputs_of(processor)
     ids, codes = LexicalFeatures.of(inputs), codes_of(model, inputs)
     index = LabelIndex.build(model, processor)
-    with torch.no_grad():
-        expected = model(**inputs).logits
+    expected = logits_of(model, inputs)
     torch.testing.assert_close(index.scores(codes, lexical=ids), expected)
     index.save_pretrained(tmp_path)
     reloaded = LabelIndex.from_pretrained(tmp_path)
@@ -280,8 +263,7 @@ def test_encoded_datasets_and_batches_contain_lexical_ids(make_lexical):
     index, metric = LabelIndex.build(model, processor), LabelMetrics(5)
     actual = evaluate_index(index, model, [batch], metric)
     metric.reset()
-    with torch.no_grad():
-        metric.update(model(**inputs_of(processor)).logits, batch["labels"])
+    metric.update(logits_of(model, inputs_of(processor)), batch["labels"])
     assert actual == metric.compute()
 
 
@@ -297,9 +279,8 @@ def test_lexical_terms_can_be_added_to_a_trained_model(make_model, tmp_path):
     reloaded = GileForSequenceClassification.from_pretrained(tmp_path, lexical=True)
     processor.lexical = True
     set_lexical_weights(reloaded, map(list, map(count_features, TEXTS)))
-    with torch.no_grad():
-        inputs = inputs_of(processor)
-        added = reloaded(**inputs).logits - model(**inputs).logits
+    inputs = inputs_of(processor)
+    added = logits_of(reloaded, inputs) - logits_of(model, inputs)
     words = reloaded.stored_postings().scores(LexicalFeatures.of(inputs))
     torch.testing.assert_close(added, words, rtol=1e-4, atol=1e-5)
 
@@ -314,17 +295,15 @@ def test_weights_of_unseen_labels_are_fitted_on_held_out_labels(make_pretrained)
     texts = [f"{first} {second}." for first in names for second in names] * 6
     inputs = processor(texts, return_tensors="pt")
     true = {"unseen": {"joint": 0.5, "match": 1.0, "coverage": 3.0, "offset": 0.5}}
-    with torch.no_grad():
-        model.config.term_weights = true
-        sampled = torch.rand(len(texts), 2) < model(**inputs).logits[:, 3:].sigmoid()
+    model.config.term_weights = true
+    sampled = torch.rand(len(texts), 2) < logits_of(model, inputs)[:, 3:].sigmoid()
     labels = torch.where(sampled, torch.tensor([3, 4]), -100)
     actual = fit_unseen_weights(model, [{**inputs, "labels": labels}], [3, 4])
     assert model.config.term_weights == {"unseen": actual}
     assert actual.keys() == {"joint", "match", "coverage", "offset"}
-    with torch.no_grad():
-        fitted = model(**inputs).logits[:, 3:].sigmoid()
-        model.config.term_weights = true
-        expected = model(**inputs).logits[:, 3:].sigmoid()
+    fitted = logits_of(model, inputs)[:, 3:].sigmoid()
+    model.config.term_weights = true
+    expected = logits_of(model, inputs)[:, 3:].sigmoid()
     assert fitted.mean(0).tolist() == pytest.approx(sampled.float().mean(0).tolist(), abs=0.1)
     assert (fitted - expected).abs().mean() < 0.06
     with pytest.raises(ValueError, match="was seen in training"):

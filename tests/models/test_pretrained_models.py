@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from answers import logits_of, scores
 from papers.unit_loss import UnitLoss
 from torch.nn import functional
 from transformers import AutoModel
@@ -96,17 +97,13 @@ def test_the_model_has_the_dtype_of_the_encoder(tmp_path, make_pretrained):
 @pytest.mark.parametrize("kind", KINDS)
 def test_scores_in_16_bits_are_close_to_full_precision(make_pretrained, kind):
     model, processor = make_pretrained(kind, pooling="attention", **EVERYTHING)
-    with torch.no_grad():
-        expected = model(**batch_of(processor)).logits
+    batch = batch_of(processor)
+    expected = logits_of(model, batch)
     with torch.autocast("cpu", torch.bfloat16):
         got = step(model, processor)
-        with torch.no_grad():
-            torch.testing.assert_close(
-                model.eval()(**batch_of(processor)).logits.float(), expected, rtol=0.05, atol=0.3
-            )
+        torch.testing.assert_close(logits_of(model.eval(), batch).float(), expected, rtol=0.05, atol=0.3)
     model.bfloat16()
-    with torch.no_grad():
-        torch.testing.assert_close(model(**batch_of(processor)).logits.float(), expected, rtol=0.05, atol=0.3)
+    torch.testing.assert_close(logits_of(model, batch).float(), expected, rtol=0.05, atol=0.3)
     for loss, gradients in (got, step(model, processor)):
         assert loss.isfinite()
         assert all(gradient.isfinite().all() for gradient in gradients.values())
@@ -145,11 +142,10 @@ def test_labels_are_refreshed_periodically_without_gradients(make_pretrained):
     assert [torch.equal(first, second) for first, second in pairwise(encodings)] == [True, True, False]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"freeze_text_encoder": True}, {"text_encoder_type": "hierarchical_transformer", "encoder_cell": "bigru"}],
-    ids=["transformer", "frozen", "windows"],
-)
+WINDOWS = {"text_encoder_type": "hierarchical_transformer", "encoder_cell": "bigru"}
+
+
+@pytest.mark.parametrize("options", [{}, {"freeze_text_encoder": True}, WINDOWS])
 def test_chunked_losses_give_all_trained_weights_a_gradient(make_pretrained, options):
     # With DDP, processes wait for the gradients of all weights.
     model, processor = make_pretrained(**options, **EVERYTHING)
@@ -192,20 +188,14 @@ def test_the_vector_of_a_label_with_a_frame_is_the_mean_of_both_readings(make_pr
     model, processor = make_pretrained(kind)
     twice = GileProcessor.for_config(processor.tokenizer, model.config, label_frame="blood of {}.")
     names = ["iron", "human milk"]
-    with torch.no_grad():
-        plain, framed = (
-            model.gile.text_encoder.pool_labels(ids, ids != 0)
-            for ids in (
-                processor(label_text=texts, return_tensors="pt")["label_input_ids"]
-                for texts in (names, [f"blood of {name}." for name in names])
-            )
-        )
-        ids = twice(label_text=names, return_tensors="pt")["label_input_ids"]
-        vectors = model.gile.text_encoder.pool_labels(ids, ids != 0)
-    torch.testing.assert_close(vectors, rms_normalized(plain + framed))
+
+    def pool(processor, texts):
+        ids = processor(label_text=texts, return_tensors="pt")["label_input_ids"]
+        return model.gile.text_encoder.pool_labels(ids, ids != 0)
+
+    plain, framed = pool(processor, names), pool(processor, [f"blood of {name}." for name in names])
+    torch.testing.assert_close(pool(twice, names), rms_normalized(plain + framed))
     model.set_labels(LabelSet.from_names(names), twice)
-    scores = LabelScoringPipeline(model=model, processor=twice)("Iron in milk.")
-    by_name = LabelScoringPipeline(model=model, processor=twice)("Iron in milk.", candidate_labels=names)
-    assert dict(zip(scores["labels"], scores["scores"], strict=True)) == pytest.approx(
-        dict(zip(by_name["labels"], by_name["scores"], strict=True))
-    )
+    pipe = LabelScoringPipeline(model=model, processor=twice)
+    by_name = pipe("Iron in milk.", candidate_labels=names)
+    assert scores(pipe("Iron in milk.")) == pytest.approx(scores(by_name))

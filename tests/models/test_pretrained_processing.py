@@ -48,12 +48,10 @@ def test_labels_keep_unknown_words_and_are_cut_before_special_tokens(flat, ids):
 
 def test_windows_hold_as_many_whole_sentences_as_fit(windows, ids):
     document = "Iron was. Blood. Milk failed. Heart. A."
-    assert windows([document])["input_ids"] == [
-        [
-            [CLS, *ids("iron", "was", ".", "blood", "."), SEP],
-            [CLS, *ids("milk", "fail", "##ed", "."), SEP],
-            [CLS, *ids("heart", ".", "a", "."), SEP],
-        ]
+    assert windows([document])["input_ids"][0] == [
+        [CLS, *ids("iron", "was", ".", "blood", "."), SEP],
+        [CLS, *ids("milk", "fail", "##ed", "."), SEP],
+        [CLS, *ids("heart", ".", "a", "."), SEP],
     ]
 
 
@@ -114,35 +112,26 @@ def test_every_text_label_and_window_starts_with_its_prompt(pieces, ids):
     prompts = {"text_prompt": "iron: ", "label_prompt": "milk: "}
     processor = GileProcessor.for_config(pieces, config_of(max_words=7, max_label_words=6), **prompts)
     batch = processor(["Heart failing!", ""], label_text=["blood a a a"])
-    assert batch["input_ids"] == [
-        [CLS, *ids("iron", ":", "heart", "fail", "##ing"), SEP],
-        [CLS, *ids("iron", ":"), SEP],
-    ]
-    assert batch["label_input_ids"] == [[CLS, *ids("milk", ":", "blood", "a"), SEP]]
     front = [CLS, *ids("iron", ":")]
+    assert batch["input_ids"] == [[*front, *ids("heart", "fail", "##ing"), SEP], [*front, SEP]]
+    assert batch["label_input_ids"] == [[CLS, *ids("milk", ":", "blood", "a"), SEP]]
     pieces_of_text = processor.pieces("Milk was blood was")
     assert pieces_of_text == [[[*front, *ids("milk", "was", "blood"), SEP], [*front, *ids("was"), SEP]]]
     limits = {"max_sentences": 3, "max_sentence_words": 7, "max_label_words": 6}
     processor = GileProcessor.for_config(pieces, config_of("hierarchical_transformer", **limits), **prompts)
-    assert processor(["Heart. Blood was failing."])["input_ids"] == [
-        [
-            [CLS, *ids("iron", ":", "heart", "."), SEP],
-            [CLS, *ids("iron", ":", "blood", "was", "fail"), SEP],
-            [CLS, *ids("iron", ":", "##ing", "."), SEP],
-        ]
+    assert processor(["Heart. Blood was failing."])["input_ids"][0] == [
+        [*front, *ids("heart", "."), SEP],
+        [*front, *ids("blood", "was", "fail"), SEP],
+        [*front, *ids("##ing", "."), SEP],
     ]
 
 
-@pytest.mark.parametrize(
-    ("add_space", "tokens"),
-    [(True, ["▁query", ":", "▁milk"]), (False, ["query", ":", "▁milk"])],
-)
-def test_a_prompted_text_is_tokenized_as_a_single_string(add_space, tokens):
+@pytest.mark.parametrize(("scheme", "first"), [("always", "▁query"), ("never", "query")])
+def test_a_prompted_text_is_tokenized_as_a_single_string(scheme, first):
     words = {word: row for row, word in enumerate(["<pad>", "<unk>", "▁query", "query", ":", "▁milk", "milk"])}
     tokenizer = Tokenizer(models.WordPiece(words, unk_token="<unk>", continuing_subword_prefix=""))
-    scheme = "always" if add_space else "never"
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme)
     wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>")
     prompted = wrapped("query: milk")["input_ids"]
-    assert wrapped.convert_ids_to_tokens(prompted) == tokens
+    assert wrapped.convert_ids_to_tokens(prompted) == [first, ":", "▁milk"]
     assert GileProcessor(wrapped, text_prompt="query: ")(["milk"])["input_ids"] == [prompted]

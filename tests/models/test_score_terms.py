@@ -2,18 +2,12 @@
 
 import pytest
 import torch
+from answers import logits_of, scores
 from papers.literal import literal_scores
 from papers.unit_loss import UnitLoss
+from transformers import pipeline
 
-from hf_gile import (
-    GileConfig,
-    GileForSequenceClassification,
-    GileModel,
-    Label,
-    LabelIndex,
-    LabelScoringPipeline,
-    LabelSet,
-)
+from hf_gile import GileConfig, GileForSequenceClassification, GileModel, Label, LabelIndex, LabelSet
 from hf_gile.models.mixture_gile import Mixture, Rows, RowTable
 from hf_gile.models.scoring_gile import JointInputLabelEmbedding
 from hf_gile.settings import only_read
@@ -53,20 +47,15 @@ def test_fast_path_equals_the_formula_in_values_and_gradients(options):
     torch.testing.assert_close(fast, literal, rtol=1e-10, atol=1e-10)
     inputs = [texts, labels, *(row_tensors if config.label_rows else ()), *layer.parameters()]
     upstream = torch.randn(B, L, dtype=torch.double)
-    for actual, expected in zip(
-        torch.autograd.grad((fast * upstream).sum(), inputs),
-        torch.autograd.grad((literal * upstream).sum(), inputs),
-        strict=True,
-    ):
-        torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9)
+    actual, expected = (torch.autograd.grad((found * upstream).sum(), inputs) for found in (fast, literal))
+    torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9)
     assert layer.cosine or layer.rows
 
 
 class TestLabelRows:
     def test_label_rows_follow_label_ids(self, tmp_path, make_pretrained):
         model, processor = make_pretrained(label_rows="full", cosine_score=True)
-        with torch.no_grad():
-            scores = model(**texts_of(processor)).logits
+        logits = logits_of(model, texts_of(processor))
         before = model.gile.label_rows.state_dict()
         model.save_pretrained(tmp_path / "model")
         model = GileForSequenceClassification.from_pretrained(tmp_path / "model").eval()
@@ -76,22 +65,21 @@ class TestLabelRows:
         for name, rows in before.items():
             assert torch.equal(getattr(model.gile.label_rows, name), torch.stack([0 * rows[0], rows[4], rows[0]]))
         assert model.gile.label_rows.weight.requires_grad
-        with torch.no_grad():
-            actual = model(**texts_of(processor)).logits
-            new = model.gile(**processor(TEXTS, label_text=["pumps"], return_tensors="pt")).logits
-        torch.testing.assert_close(actual[:, 1:], scores[:, [4, 0]])
+        actual = logits_of(model, texts_of(processor))
+        new = logits_of(model.gile, processor(TEXTS, label_text=["pumps"], return_tensors="pt"))
+        torch.testing.assert_close(actual[:, 1:], logits[:, [4, 0]])
         torch.testing.assert_close(actual[:, :1], new)
 
     def test_the_pipeline_recognizes_stored_labels_in_every_form(self, make_pretrained):
         model, processor = make_pretrained(label_rows="full", cosine_score=True)
-        pipe = LabelScoringPipeline(model=model, processor=processor)
+        pipe = pipeline("label-scoring", model=model, processor=processor)
         stored = pipe(TEXTS)
         meanings = {label.name: label.description for label in model.label_set}
         for candidates in (meanings, model.label_set, [*model.label_set, Label("x", "pumps")], LabelIndex.build(model)):
             by_name = pipe(TEXTS, candidate_labels=candidates)
             for answer, other in zip(stored, by_name, strict=True):
-                scores = dict(zip(other["labels"], other["scores"], strict=True))
-                assert [scores[name] for name in answer["labels"]] == pytest.approx(answer["scores"], abs=1e-6)
+                found = scores(other)
+                assert {name: found[name] for name in answer["labels"]} == pytest.approx(scores(answer), abs=1e-6)
 
     def test_row_dropout_scores_some_labels_without_their_row(self, make_pretrained):
         names = [" ".join(["iron"] * (1 + number // 7) + ["milk"] * (1 + number % 7)) for number in range(49)]

@@ -4,6 +4,7 @@ import accelerate
 import peft
 import pytest
 import torch
+from answers import logits_of
 from transformers import TorchAoConfig
 from transformers.utils import logging as transformers_logging
 
@@ -33,9 +34,10 @@ def documents(kind, documents=3, sentences=2, words=5):
     return {"input_ids": ids, "attention_mask": mask}
 
 
-@pytest.mark.parametrize(
-    ("kind", "requested_by"), [("transformer", "argument"), ("hierarchical_transformer", "configuration")]
-)
+REQUESTS = [("transformer", "argument"), ("hierarchical_transformer", "configuration")]
+
+
+@pytest.mark.parametrize(("kind", "requested_by"), REQUESTS)
 def test_hidden_states_of_a_pretrained_encoder_are_returned(make_pretrained, kind, requested_by):
     labels = LabelSet([Label(name, name, language=name) for name in ("de", "en")])
     model, processor = make_pretrained(kind, languages=["de", "en"], labels=labels)
@@ -84,9 +86,8 @@ def test_word_encoders_do_not_support_activation_checkpointing(make):
 
 
 def test_exporting_requires_computed_label_codes(make):
-    with pytest.raises(
-        ValueError, match=r"call it once, in evaluation mode and without gradients, before torch\.export"
-    ):
+    message = r"call it once, in evaluation mode and without gradients, before torch\.export"
+    with pytest.raises(ValueError, match=message):
         torch.export.export(make("wan"), (), documents("wan"))
 
 
@@ -108,19 +109,15 @@ def test_compiled_towers_are_a_single_graph_at_any_size(make, kind):
     assert len(graphs) == 1
 
 
+OF_WORDS = ["word_embeddings", "dense", "context", "input_projection", "label_projection"]
+ADAPTERS = [("han", {}, OF_WORDS), ("transformer", {"label_rows": "full"}, "all-linear")]
+
+
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # required by peft
-@pytest.mark.parametrize(
-    ("kind", "fields", "targets"),
-    [
-        ("han", {}, ["word_embeddings", "dense", "context", "input_projection", "label_projection"]),
-        ("transformer", {"label_rows": "full"}, "all-linear"),
-    ],
-    ids=["words", "transformer"],
-)
+@pytest.mark.parametrize(("kind", "fields", "targets"), ADAPTERS)
 def test_trained_adapters_score_the_same_after_merging(make, kind, fields, targets):
     model, inputs, words = make(kind, joint_act="tanh", **fields), documents(kind), torch.tensor([[3, 9], [4, 0]])
-    with torch.no_grad():
-        before = model(**inputs).logits
+    before = logits_of(model, inputs)
     adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, task_type=peft.TaskType.SEQ_CLS, target_modules=targets))
     torch.manual_seed(3)
     with torch.no_grad():
@@ -131,34 +128,29 @@ def test_trained_adapters_score_the_same_after_merging(make, kind, fields, targe
     for name, parameter in adapted.named_parameters():
         # A linear layer in attention, and the head, which SEQ_CLS trains completely.
         assert not parameter.requires_grad or parameter.grad is not None, name
-    adapted.eval()
-    with torch.no_grad():
-        stored, new = adapted(**inputs).logits, adapted.base_model.model.gile(**inputs, label_input_ids=words).logits
-        merged = adapted.merge_and_unload()
-        torch.testing.assert_close(merged(**inputs).logits, stored, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(merged.gile(**inputs, label_input_ids=words).logits, new, rtol=1e-4, atol=1e-5)
+    stored = logits_of(adapted.eval(), inputs)
+    new = logits_of(adapted.base_model.model.gile, inputs | {"label_input_ids": words})
+    merged = adapted.merge_and_unload()
+    torch.testing.assert_close(logits_of(merged, inputs), stored, rtol=1e-4, atol=1e-5)
+    after = logits_of(merged.gile, inputs | {"label_input_ids": words})
+    torch.testing.assert_close(after, new, rtol=1e-4, atol=1e-5)
     assert (stored - before).abs().max() > 0.01
 
 
-@pytest.mark.parametrize(
-    ("kind", "fields"),
-    [
-        ("wan", {"cosine_score": True, "hidden_size": 7, "label_rows": "full", "lexical": True}),
-        ("han", {"encoder_cell": "gru"}),
-        ("transformer", {}),
-    ],
-)
+TERMS = {"cosine_score": True, "hidden_size": 7, "label_rows": "full", "lexical": True}
+
+
+@pytest.mark.parametrize(("kind", "fields"), [("wan", TERMS), ("han", {"encoder_cell": "gru"}), ("transformer", {})])
 def test_weights_may_be_offloaded_until_modules_are_called(make, kind, fields):
     model, inputs = make(kind, **fields), documents(kind)
     if "lexical" in fields:
         features = LexicalFeatures.of(pad_features(list_features(["label"] * len(inputs["input_ids"]))))
         inputs |= {"lexical_ids": features.ids, "lexical_counts": features.counts}
-    with torch.no_grad():
-        expected = model(**inputs).logits
-        model = accelerate.cpu_offload(model, execution_device=torch.device("cpu"))
-        assert all(weight.is_meta for weight in model.parameters())
-        for _ in range(2):
-            torch.testing.assert_close(model(**inputs).logits, expected)
+    expected = logits_of(model, inputs)
+    model = accelerate.cpu_offload(model, execution_device=torch.device("cpu"))
+    assert all(weight.is_meta for weight in model.parameters())
+    for _ in range(2):
+        torch.testing.assert_close(logits_of(model, inputs), expected)
 
 
 @pytest.mark.parametrize("kind", ["wan", "transformer"])
@@ -171,6 +163,5 @@ def test_a_quantized_model_is_saved_and_loaded(make, kind, tmp_path):
     quantized.save_pretrained(tmp_path / "quantized")
     loaded = GileForSequenceClassification.from_pretrained(tmp_path / "quantized", device_map="cpu")
     inputs = documents(kind)
-    with torch.no_grad():
-        assert torch.equal(loaded(**inputs).logits, quantized(**inputs).logits)
-        assert not torch.equal(loaded(**inputs).logits, make(kind)(**inputs).logits)
+    assert torch.equal(logits_of(loaded, inputs), logits_of(quantized, inputs))
+    assert not torch.equal(logits_of(loaded, inputs), logits_of(make(kind), inputs))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from answers import logits_of
 from safetensors.torch import load_file, save_file
 from transformers import (
     CONFIG_MAPPING,
@@ -73,21 +74,14 @@ def test_every_kind_of_model_scores_without_hf_gile_installed(tmp_path, make_mod
         LabelScoringPipeline(model=model, processor=processor).save_pretrained(folder)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home")}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", CLEAN_ROOM],
-        input=json.dumps({"folders": folders, "texts": TEXTS}),
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command, request = [sys.executable, "-W", "error", "-c", CLEAN_ROOM], {"folders": folders, "texts": TEXTS}
+    options = {"env": environment, "cwd": tmp_path, "capture_output": True, "text": True}
+    done = subprocess.run(command, input=json.dumps(request), **options)
     assert done.returncode == 0, done.stderr
     answers = json.loads(done.stdout)
     for (folder, options), (model, processor) in zip(folders.items(), models.values(), strict=True):
         inputs = processor(TEXTS, return_tensors="pt", **options)
-        with torch.no_grad():
-            assert torch.equal(torch.tensor(answers[folder]["logits"]), model(**inputs).logits)
+        assert torch.equal(torch.tensor(answers[folder]["logits"]), logits_of(model, inputs))
         expected = LabelScoringPipeline(model=model, processor=processor)(TEXTS, batch_size=2, **options)
         assert answers[folder]["scored"] == expected
         for answer, scores in zip(answers[folder]["classified"], expected, strict=True):
@@ -97,16 +91,13 @@ def test_every_kind_of_model_scores_without_hf_gile_installed(tmp_path, make_mod
         assert {path.name for path in again.glob("*.py")} == {path.name for path in Path(folder).glob("*.py")}
 
 
-def test_a_folder_has_all_code_but_the_published_graph_and_loads_without_it(tmp_path, make_model):
-    model, processor = make_model()
-    model.save_pretrained(tmp_path)
-    processor.save_pretrained(tmp_path)
+def test_a_folder_has_all_code_but_the_published_graph_and_loads_without_it(saved):
     files = {path.name for path in MODELS.glob("*_gile.py")} - {"published_gile.py"}
-    assert {path.name for path in tmp_path.glob("*.py")} == files
-    for path in tmp_path.glob("*.py"):
+    assert {path.name for path in saved.glob("*.py")} == files
+    for path in saved.glob("*.py"):
         assert path.read_text() == (MODELS / path.name).read_text()
-    assert type(AutoModelForSequenceClassification.from_pretrained(tmp_path)) is GileForSequenceClassification
-    assert type(AutoProcessor.from_pretrained(tmp_path)) is hf_gile.GileProcessor
+    assert type(AutoModelForSequenceClassification.from_pretrained(saved)) is GileForSequenceClassification
+    assert type(AutoProcessor.from_pretrained(saved)) is hf_gile.GileProcessor
 
 
 @pytest.mark.parametrize("path", sorted(MODELS.glob("*_gile.py")), ids=lambda path: path.name)
@@ -143,24 +134,20 @@ def test_both_towers_can_be_saved_alone_and_get_labels_later(tmp_path, make_mode
     assert torch.equal(classifier(**documents).logits, model(**documents).logits)
 
 
-def test_saving_removes_labels_of_an_earlier_model(tmp_path, make_model, tokenizer):
-    model, _ = make_model()
-    model.save_pretrained(tmp_path)
-    GileForSequenceClassification(GileConfig(vocab_size=len(tokenizer), num_labels=3)).save_pretrained(tmp_path)
-    assert AutoModelForSequenceClassification.from_pretrained(tmp_path).label_set is None
+def test_saving_removes_labels_of_an_earlier_model(saved, tokenizer):
+    GileForSequenceClassification(GileConfig(vocab_size=len(tokenizer), num_labels=3)).save_pretrained(saved)
+    assert AutoModelForSequenceClassification.from_pretrained(saved).label_set is None
 
 
-def test_missing_weights_of_a_checkpoint_are_initialized(tmp_path, make_model):
+def test_missing_weights_of_a_checkpoint_are_initialized(saved):
     # Built on the meta device, a missing weight is memory garbage unless _init_weights fills it.
-    model, _ = make_model()
-    model.save_pretrained(tmp_path)
-    file = tmp_path / "model.safetensors"
+    file = saved / "model.safetensors"
     weights = load_file(file)
     partial = {name: tensor for name, tensor in weights.items() if "attention" not in name and "label_proj" not in name}
     assert len(partial) == len(weights) - 5
     save_file(partial, file, metadata={"format": "pt"})
-    (tmp_path / "model_manifest.json").unlink()
-    reloaded, report = GileForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
+    (saved / "model_manifest.json").unlink()
+    reloaded, report = GileForSequenceClassification.from_pretrained(saved, output_loading_info=True)
     assert len(report["missing_keys"]) == 5
     for name, tensor in reloaded.state_dict().items():
         assert tensor.isfinite().all()
@@ -190,9 +177,8 @@ def without_package(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 def test_two_model_folders_run_separate_code(without_package, make_model, tmp_path):
-    model, processor = make_model()
-    model.save_pretrained(tmp_path / "a" / "model")
-    processor.save_pretrained(tmp_path / "a" / "model")
+    for part in make_model():
+        part.save_pretrained(tmp_path / "a" / "model")
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     changed = ("scoring_gile.py", "pipeline_gile.py")
     for name in ("a", "b"):
@@ -200,9 +186,9 @@ def test_two_model_folders_run_separate_code(without_package, make_model, tmp_pa
             with (tmp_path / name / "model" / file).open("a") as opened:
                 opened.write(f"\nFOLDER = {name!r}\n")
     for name in ("a", "b"):
-        options = {"pretrained_model_name_or_path": str(tmp_path / name / "model"), "trust_remote_code": True}
-        pipe = pipeline("zero-shot-classification", options["pretrained_model_name_or_path"], trust_remote_code=True)
-        models = [auto.from_pretrained(**options) for auto in (AutoConfig, AutoModel)] + [pipe.model]
+        path, trust = str(tmp_path / name / "model"), {"trust_remote_code": True}
+        pipe = pipeline("zero-shot-classification", path, **trust)
+        models = [auto.from_pretrained(path, **trust) for auto in (AutoConfig, AutoModel)] + [pipe.model]
         # A processor and a pipeline do not use all files.
         for loaded in [*models, pipe.processor, pipe]:
             module = sys.modules[type(loaded).__module__]

@@ -327,11 +327,8 @@ def refs(request):
     def list_refs(refs, kind):
         return [{"name": name, "ref": f"refs/{kind}/{name}", "targetCommit": oid} for name, oid in refs.items()]
 
-    return {
-        "branches": list_refs(repository.branches, "heads"),
-        "tags": list_refs(repository.tags, "tags"),
-        "converts": [],
-    }
+    branches, tags = list_refs(repository.branches, "heads"), list_refs(repository.tags, "tags")
+    return {"branches": branches, "tags": tags, "converts": []}
 
 
 @route(rf"GET {REPO}/tree/(?P<revision>[^/]+)(/(?P<folder>.+))?")

@@ -5,26 +5,19 @@ from pathlib import Path
 
 import pytest
 import torch
+from answers import logits_of
 from papers.lora import add_lora, merge_lora
 from transformers import AutoModelForSequenceClassification, AutoProcessor
+from two_languages import make_bilingual
 
-from hf_gile import (
-    GileConfig,
-    GileForSequenceClassification,
-    GileProcessor,
-    Label,
-    LabelIndex,
-    LabelSet,
-    build_tokenizer,
-)
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, LabelSet, build_tokenizer
 from hf_gile.publishing import Report, save
 
 TEXTS = ["Breast milk and iron. The heart.", "Blood of rats."]
 
 
-def logits_of(model, processor):
-    with torch.no_grad():
-        return model(**processor(TEXTS, return_tensors="pt")).logits
+def score(model, processor):
+    return logits_of(model, processor(TEXTS, return_tensors="pt"))
 
 
 def contents(folder):
@@ -40,7 +33,7 @@ def test_the_folder_contains_the_complete_model(tmp_path, make_model):
     reloaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
     assert reloaded.label_set == model.label_set
     reloaded_processor = AutoProcessor.from_pretrained(tmp_path / "saved")
-    assert torch.equal(logits_of(reloaded, reloaded_processor), logits_of(model, processor))
+    assert torch.equal(score(reloaded, reloaded_processor), score(model, processor))
     index = LabelIndex.from_pretrained(tmp_path / "saved" / "index", reloaded)
     assert index.codes.dtype == torch.float16
     assert index.label_set == model.label_set
@@ -58,23 +51,11 @@ def test_saving_does_not_change_the_model(tmp_path, make_model):
 
 
 def test_a_multilingual_model_gets_an_index_per_language(tmp_path):
-    texts = ["heart milk", "herz milch"]
-    labels = LabelSet(
-        [
-            Label("e1", "heart", language="english"),
-            Label("e2", "milk", language="english"),
-            Label("g1", "herz", language="german"),
-        ]
-    )
-    tokenizer = build_tokenizer(texts, min_count=1)
-    config = GileConfig(vocab_size=len(tokenizer), num_labels=3, languages=["english", "german"])
-    processor = GileProcessor.for_config(tokenizer, config)
-    model = GileForSequenceClassification(config).eval()
-    model.set_labels(labels, processor)
+    model, processor = make_bilingual()
     save(tmp_path / "saved", model, processor, card="")
-    german = LabelIndex.from_pretrained(tmp_path / "saved" / "index" / "german", model)
-    assert german.label_set.ids == ["g1"]
-    assert LabelIndex.from_pretrained(tmp_path / "saved" / "index" / "english", model).label_set.ids == ["e1", "e2"]
+    for language, names in {"german": ["gift", "eisen"], "english": ["gift", "milk", "iron"]}.items():
+        index = LabelIndex.from_pretrained(tmp_path / "saved" / "index" / language, model)
+        assert index.label_set.ids == [f"{language}:{name}" for name in names]
 
 
 def test_saving_again_writes_the_same_files(tmp_path, make_model):
@@ -178,4 +159,4 @@ def test_a_model_with_adapters_is_refused(tmp_path, make_pretrained):
     merge_lora(model)
     save(tmp_path / "saved", model, processor, card="")
     reloaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
-    assert torch.equal(logits_of(reloaded, processor), logits_of(model.eval(), processor))
+    assert torch.equal(score(reloaded, processor), score(model.eval(), processor))

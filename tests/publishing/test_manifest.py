@@ -20,11 +20,9 @@ def _new_client(monkeypatch):
 def load(hub, tmp_path):
     """Loads model and processor from the Hub into a new cache."""
 
-    def load_both(name="cache"):
-        options = {"cache_dir": tmp_path / name, "trust_remote_code": False}
-        return GileForSequenceClassification.from_pretrained(REPO, **options), GileProcessor.from_pretrained(
-            REPO, **options
-        )
+    def load_both():
+        kinds, options = (GileForSequenceClassification, GileProcessor), {"trust_remote_code": False}
+        return [kind.from_pretrained(REPO, cache_dir=tmp_path / "cache", **options) for kind in kinds]
 
     return load_both
 

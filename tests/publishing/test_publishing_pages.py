@@ -18,9 +18,8 @@ def names(make_model):
     model, processor = make_model(problem_type="multi_label_classification")
     labels = model.label_set.with_counts({"Iron": 2, "Infant": 1})
     model.set_labels(labels, processor)
-    rows = Dataset.from_dict(
-        {"text": ["Iron in blood.", "Milk for infants."], "labels": [["Iron"], ["Infant", "Iron"]]}
-    )
+    gold = [["Iron"], ["Infant", "Iron"]]
+    rows = Dataset.from_dict({"text": ["Iron in blood.", "Milk for infants."], "labels": gold})
     return {"model": model, "processor": processor, "labels": labels, "rows": rows}
 
 

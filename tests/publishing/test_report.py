@@ -5,18 +5,18 @@ import math
 import numpy as np
 import pytest
 import torch
+from answers import logits_of
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
+from two_languages import LABELS, TEXTS, make_bilingual
 
-from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
+from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor
 from hf_gile.metrics import CalibrationMetrics, LabelMetrics
 from hf_gile.models.search_gile import calibrated
 from hf_gile.publishing import Report, make_report
 
 WORDS = ["breast", "milk", "infants", "heart", "blood", "rats", "iron", "infection", "risk", "diet", "weeks"]
-CALIBRATION = {
-    "seen": {"method": "platt", "scale": 0.7, "offset": 0.3},
-    "unseen": {"method": "platt", "scale": 0.4, "offset": 0.0},
-}
+PLATT = {"method": "platt", "scale": 0.7, "offset": 0.3}
+CALIBRATION = {"seen": PLATT, "unseen": PLATT | {"scale": 0.4, "offset": 0.0}}
 
 
 @pytest.fixture
@@ -47,9 +47,8 @@ def make(make_model, label_set):
     return make
 
 
-def logits_of(model, processor, texts, **options):
-    with torch.no_grad():
-        return model(**processor(texts, return_tensors="pt", **options), **options).logits
+def score(model, processor, texts):
+    return logits_of(model, processor(texts, return_tensors="pt"))
 
 
 def multi_hot(model, gold):
@@ -63,7 +62,7 @@ def test_report_metrics_equal_metrics_of_all_scores(make, documents):
     texts, gold = documents
     model, processor = make(CALIBRATION)
     report = make_report(model, processor, texts, gold, batch_size=3, num_training_documents=11)
-    raw, truth = logits_of(model, processor, texts), multi_hot(model, gold)
+    raw, truth = score(model, processor, texts), multi_hot(model, gold)
     scores = calibrated(raw, model.stored_labels.seen(), model.config.calibration)
     seen = model.stored_labels.seen()
     expected = LabelMetrics(5, seen, model.stored_labels.thresholds(), top_k=(1, 3, 5))
@@ -89,7 +88,7 @@ def test_per_label_metrics_equal_scikit_learn(make, documents):
     texts, gold = documents
     model, processor = make(CALIBRATION)
     report = make_report(model, processor, texts, gold)
-    scores = calibrated(logits_of(model, processor, texts), model.stored_labels.seen(), model.config.calibration)
+    scores = calibrated(score(model, processor, texts), model.stored_labels.seen(), model.config.calibration)
     assigned = (scores.sigmoid() >= model.stored_labels.thresholds()).numpy()
     truth = multi_hot(model, gold).numpy()
     assert [row["id"] for row in report.labels] == model.label_set.ids
@@ -111,12 +110,11 @@ def test_only_candidates_are_measured(make, documents):
     texts, gold = documents
     model, processor = make()
     report = make_report(model, processor, texts, gold, columns=[3, 0, 1])
-    selected = [
-        [label_id for label_id in ids if label_id in ("Heart Failure", "Milk, Human", "Infant")] for ids in gold
-    ]
-    assert [row["id"] for row in report.labels] == ["Heart Failure", "Milk, Human", "Infant"]
+    candidates = ["Heart Failure", "Milk, Human", "Infant"]
+    selected = [[label_id for label_id in ids if label_id in candidates] for ids in gold]
+    assert [row["id"] for row in report.labels] == candidates
     expected = LabelMetrics(3, [True, True, False], model.stored_labels.thresholds()[[0, 1, 3]])
-    expected.update(logits_of(model, processor, texts)[:, [0, 1, 3]], multi_hot(model, selected)[:, [0, 1, 3]])
+    expected.update(score(model, processor, texts)[:, [0, 1, 3]], multi_hot(model, selected)[:, [0, 1, 3]])
     for name in ("seen_average_precision", "micro_f1", "unseen_macro_f1"):
         assert report.metrics[name] == pytest.approx(expected.compute()[name], abs=1e-6)
     assert report.metrics == make_report(model, processor, texts, gold, columns=torch.tensor([0, 1, 3])).metrics
@@ -128,15 +126,14 @@ def test_single_label_models_predict_the_best_label(make, documents):
     ids = model.label_set.ids
     gold = [ids[row % 5] for row in range(22)]
     report = make_report(model, processor, texts, [*gold, []])
-    scores = calibrated(logits_of(model, processor, texts[:22]), model.stored_labels.seen(), model.config.calibration)
-    predicted = [ids[column] for column in scores.argmax(dim=1).tolist()]
+    scores = calibrated(score(model, processor, texts), model.stored_labels.seen(), model.config.calibration)
+    predicted = [ids[column] for column in scores[:22].argmax(dim=1).tolist()]
     assert report.metrics["accuracy"] == pytest.approx(accuracy_score(gold, predicted))
     seen = [row for row in range(22) if gold[row] in ids[:3]]
     assert report.metrics["seen_accuracy"] == pytest.approx(sum(predicted[j] == gold[j] for j in seen) / len(seen))
     assert all(row["threshold"] is None for row in report.labels)
-    all_scores = calibrated(logits_of(model, processor, texts), model.stored_labels.seen(), model.config.calibration)
     metric = CalibrationMetrics(5, model.stored_labels.seen())
-    metric.update(all_scores.double().softmax(dim=1).logit(), multi_hot(model, [*([x] for x in gold), []]))
+    metric.update(scores.double().softmax(dim=1).logit(), multi_hot(model, [*([x] for x in gold), []]))
     for name, value in metric.compute().items():
         assert report.metrics[name] == pytest.approx(value, abs=1e-6), name
 
@@ -151,23 +148,13 @@ def test_a_bare_linear_unit_is_measured_by_its_label_names(tokenizer):
 
 
 def test_documents_are_measured_on_labels_of_their_language():
-    texts = {"english": ["the gift of milk", "red iron"], "german": ["das gift der schlange", "rotes eisen"]}
-    labels = LabelSet(
-        Label(f"{language}:{name}", name, language=language, seen=True, count=1)
-        for language, names in {"english": ["gift", "milk", "iron"], "german": ["gift", "eisen"]}.items()
-        for name in names
-    )
-    torch.manual_seed(0)
-    tokenizer = build_tokenizer({language: [*rows, *labels.names] for language, rows in texts.items()}, min_count=1)
-    config = GileConfig(vocab_size=len(tokenizer), languages=list(texts), num_labels=5)
-    model, processor = GileForSequenceClassification(config), GileProcessor.for_config(tokenizer, config)
-    model.set_labels(labels, processor)
-    documents = [text for pair in zip(*texts.values(), strict=True) for text in pair]
+    model, processor = make_bilingual(LABELS.with_counts(dict.fromkeys(LABELS.ids, 1)))
+    documents = [text for pair in zip(*TEXTS.values(), strict=True) for text in pair]
     gold = [["english:gift"], ["german:gift"], ["english:iron"], ["german:eisen"]]
     mixed = make_report(model, processor, documents, gold, language=["english", "german"] * 2, batch_size=3)
     assert [row["support"] for row in mixed.labels] == [1, 0, 1, 1, 1]
     assert sum(entry["count"] for entry in mixed.reliability["seen"]["before"]) == 2 * 3 + 2 * 2
-    german = make_report(model, processor, texts["german"], gold[1::2], language="german")
+    german = make_report(model, processor, TEXTS["german"], gold[1::2], language="german")
     assert [row["support"] for row in german.labels] == [0, 0, 0, 1, 1]
     with pytest.raises(ValueError, match="language must have an entry for each of the 4 texts, got 1"):
         make_report(model, processor, documents, gold, language=["english"])
@@ -182,15 +169,11 @@ def test_reports_survive_saving_and_loading(make, documents, tmp_path):
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["results.json"]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b'{"metrics": {}}', "'labels'"),
-        (b'{"metrics": {"micro_f1": NaN}, "labels": []}', "the number NaN"),
-        (b"\xff secret" * 999, ""),
-    ],
-    ids=range(3),
-)
+WITH_NAN = b'{"metrics": {"micro_f1": NaN}, "labels": []}'
+OTHERS = {"no labels": (b'{"metrics": {}}', "'labels'"), "NaN": (WITH_NAN, "the number NaN")}
+
+
+@pytest.mark.parametrize(("content", "message"), [*OTHERS.values(), (b"\xff secret" * 999, "")], ids=range(3))
 def test_a_file_that_is_not_a_report_is_named_and_not_quoted(tmp_path, content, message):
     (tmp_path / "results.json").write_bytes(content)
     with pytest.raises(ValueError, match=rf"results\.json is not a report .*{message}") as error:

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+from answers import logits_of
 from safetensors.torch import load_file
 
 from hf_gile import Label, LabelIndex
@@ -80,26 +81,19 @@ def test_scores_are_the_same_from_every_revision_on_the_hub(hub, publish, tmp_pa
         "private": ("engines/secret", {"token": "hf_ada_reads"}, wide, words),
         "pretrained": ("ada/tuned", {}, tuned, pieces),
     }
-    request = {
-        "texts": TEXTS,
-        "models": {name: case[:2] for name, case in models.items()},
-        "hidden": ["engines/secret"],
-        "out": str(tmp_path / "results.safetensors"),
-    }
-    environment = {
-        name: value for name, value in os.environ.items() if name not in ("HF_HUB_OFFLINE", "HF_TOKEN", "PYTHONPATH")
-    }
+    request = {"texts": TEXTS, "models": {name: case[:2] for name, case in models.items()}}
+    request |= {"hidden": ["engines/secret"], "out": str(tmp_path / "results.safetensors")}
+    unset = ("HF_HUB_OFFLINE", "HF_TOKEN", "PYTHONPATH")
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
     environment |= {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1"}
     command = [sys.executable, "-W", "error", "-c", SCRIPT]
+    options = {"env": environment, "cwd": tmp_path, "capture_output": True, "text": True}
     before = len(hub.requests)
-    result = subprocess.run(
-        command, input=json.dumps(request), env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    result = subprocess.run(command, input=json.dumps(request), **options)
     assert result.returncode == 0, result.stderr
     results = load_file(tmp_path / "results.safetensors")
     for name, (_, _, model, processor) in models.items():
-        with torch.no_grad():
-            assert torch.equal(results[name], model(**processor(TEXTS, return_tensors="pt")).logits), name
+        assert torch.equal(results[name], logits_of(model, processor(TEXTS, return_tensors="pt"))), name
     # Model, towers, processor and pipeline together request each code file once, by HEAD and GET.
     code = [path for path in hub.repositories["ada/tuned"].files() if path.endswith(".py")]
     requests = [line for line in hub.requests[before:] if re.search(r" /ada/tuned/resolve/.*\.py$", line)]

@@ -107,19 +107,16 @@ def topic_encoder(save_text_encoder):
 
 
 @pytest.fixture
-def write(tmp_path):
+def write(write):
     """Writes a file of text, bytes, or objects as JSON lines or JSON; compresses it if its name says so."""
 
     def write_file(name, content):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True, parents=True)
         if ".jsonl" in name and isinstance(content, list):
             content = "".join(json.dumps(row) + "\n" for row in content)
         elif isinstance(content, dict | list):
             content = json.dumps(content)
         data = content.encode() if isinstance(content, str) else content
-        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-        return path
+        return write(name, gzip.compress(data) if name.endswith(".gz") else data)
 
     return write_file
 

@@ -3,14 +3,12 @@ from collections import Counter
 
 import pytest
 import torch
+from answers import logits_of
 from lxml import html
 from papers.attention import explain, heat_map
 
-TEXTS = [
-    "Breast milk (12.5 g) is fed to INFANTS. The zebra pumps 30% less blood!",
-    "Iron.",
-    ["Blood was drawn.", "...", "Rats were fed"],
-]
+MILK = "Breast milk (12.5 g) is fed to INFANTS. The zebra pumps 30% less blood!"
+TEXTS = [MILK, "Iron.", ["Blood was drawn.", "...", "Rats were fed"]]
 RECORD = {
     "text": [["breast", "milk"], ["infants", "were", "fed"]],
     "watts": [[0.25, 0.75], [0.5, 0.25, 0.25]],
@@ -48,9 +46,7 @@ def test_weights_equal_the_attention_of_the_model(make_model):
 
 def test_predictions_are_the_most_probable_labels(make_model):
     model, processor = make_model("han", problem_type="single_label_classification")
-    with torch.no_grad():
-        logits = model(**processor(TEXTS, return_tensors="pt")).logits
-    scores = logits.softmax(-1)
+    scores = logits_of(model, processor(TEXTS, return_tensors="pt")).softmax(-1)
     records = explain(model, processor, TEXTS, gold=[["Iron", "Blood"], [], ["Infant"]], top_k=3)
     for row, record in zip(scores, records, strict=True):
         expected = sorted(zip(row.tolist(), model.label_set.names, strict=True), reverse=True)[:3]
@@ -87,25 +83,16 @@ def texts(page, tag):
 
 def test_the_word_with_the_highest_weight_has_full_colour():
     page = read_page(heat_map(RECORD))
-    assert {span.text: span.get("style") for span in page.xpath("//span[@style]")} == {
-        "breast": "--a:0.33",
-        "milk": "--a:1.00",
-        "infants": "--a:0.17",
-        "were": "--a:0.08",
-        "fed": "--a:0.08",
-    }
+    shares = {"breast": "0.33", "milk": "1.00", "infants": "0.17", "were": "0.08", "fed": "0.08"}
+    shown = {span.text: span.get("style") for span in page.xpath("//span[@style]")}
+    assert shown == {word: f"--a:{share}" for word, share in shares.items()}
     assert texts(page, "small") == ["93.0%", "52.5%", "80%", "20%"]
 
 
 def test_records_are_escaped_in_html():
     attack = "<script>alert('{0}')</script>\"&"
-    record = {
-        "text": [[attack, "{style}"]],
-        "watts": [[0.5, 0.5]],
-        "satts": [1.0],
-        "gold_tags": [attack, attack + "!"],
-        "tags": [[attack, "0.5"]],
-    }
+    record = {"text": [[attack, "{style}"]], "watts": [[0.5, 0.5]], "satts": [1.0]}
+    record |= {"gold_tags": [attack, attack + "!"], "tags": [[attack, "0.5"]]}
     page = read_page(heat_map([record, record], title=attack))
     assert texts(page, "script") == []
     assert texts(page, "h1") == texts(page, "title") == [attack]

@@ -3,7 +3,7 @@ import pytest
 from papers.deutsche_welle import load_dw
 from papers.multilingual import MultilingualDataset
 
-from hf_gile.data import ReadReport, WordVectors
+from hf_gile.data import WordVectors
 
 WORDS = {
     "english": ["science", "technology", "sports", "the", "ball", "moves", "internet"],
@@ -80,15 +80,14 @@ def test_empty_sentences_and_repeated_labels_are_left_out(write):
         ({"Y_ids": [[0], [1, 3]]}, "document 2: labels must be whole numbers from 0 to 2, got 3"),
     ],
 )
-def test_malformed_documents_are_refused_by_number_or_skipped(write, changes, message):
+def test_malformed_documents_are_refused_by_number_or_skipped(write, changes, message, lenient):
     folder = write("english", "dev", **changes)
     with pytest.raises(ValueError, match=rf"dev/english\.json: {message}"):
         load_dw(folder, word_vectors=VECTORS)
-    report = ReadReport(on_error="skip")
-    corpus = load_dw(folder, word_vectors=VECTORS, report=report)
+    corpus = load_dw(folder, word_vectors=VECTORS, report=lenient)
     assert len(corpus.documents["english"]["dev"]) == 1
-    assert report.left_out == {"malformed document": 1}
-    assert (report.records, report.files) == (8, 6)
+    assert lenient.left_out == {"malformed document": 1}
+    assert (lenient.records, lenient.files) == (8, 6)
 
 
 def test_missing_and_damaged_files_are_named(write, tmp_path):

@@ -14,6 +14,8 @@ from transformers import TrainingArguments
 from hf_gile_cli.flag_names import unknown_flag
 from hf_gile_cli.flags import FlagParser
 
+OF_AUTO = "--train_files notes.csv --units auto"
+OF_ONE_LABEL = "--train_files notes.csv --problem_type single_label_classification"
 ERRORS_OF_USE = [
     ("table", "--label tags", r"error: --label: unknown flag; did you mean --labels \(Column with the label ids"),
     ("table", "--epochs 3", r"did you mean --num_train_epochs \("),
@@ -35,19 +37,11 @@ ERRORS_OF_USE = [
     ("units", "--train_files notes.csv --text_encoder_options {", "text_encoder_options must be JSON"),
     ("units", "--train_files notes.csv --start_from encoder", "start_from: .* is a bert, not a GILE model"),
     ("units", "--train_files notes.csv --word_vectors absent.txt", "word_vectors: no file absent.txt"),
-    (
-        "units",
-        "--train_files notes.csv --units auto --text_encoder encoder --lora_rank 8",
-        "auto does not support lora_rank: choose a unit",
-    ),
+    ("units", f"{OF_AUTO} --text_encoder encoder --lora_rank 8", "auto does not support lora_rank: choose a unit"),
     ("units", "--train_files notes.csv --hierarchical", "hierarchical needs a pretrained encoder: set --text_encoder"),
     ("units", "--train_files notes.csv --label_texts titles", "label_texts must be one of name, synonyms, definitions"),
     ("units", "--train_files notes.csv --lora_rank 2", "lora_rank needs a pretrained encoder"),
-    (
-        "units",
-        "--train_files notes.csv --problem_type single_label_classification --calibration spline",
-        "must be platt or none",
-    ),
+    ("units", f"{OF_ONE_LABEL} --calibration spline", "must be platt or none"),
     ("bioasq", "--units gile wsabie --text_encoder x", "unit wsabie supports word models only"),
     ("dw", "--data . --sharing all", "sharing must be one of none, encoders, attention, both, got 'all'"),
     ("dw", "--data . --languages germn", "languages must be one of english, german, got 'germn'; did you mean german"),
@@ -57,12 +51,9 @@ ERRORS_OF_USE = [
     ("nmt", "--data . --loss chunked", "remove it from --layers"),
     ("xmc", "--data absent", r"data: no folder absent \(in "),
 ]
+LACKS = "two.csv lacks 1 label id .*'iron', .*notes.csv:2"
 ERRORS_OF_DATA = [
-    (
-        "table",
-        "--train_files notes.csv --label_file two.csv",
-        "two.csv lacks 1 label id .*'iron', .*notes.csv:2",
-    ),
+    ("table", "--train_files notes.csv --label_file two.csv", LACKS),
     ("table", "--train_files same.csv", "all documents have the same label, 'iron', so there is nothing to learn"),
     ("nmt", "--data .", "no file train.de"),
     ("xmc", "--data . --encoding 'no such'", "encoding must be"),
@@ -95,9 +86,8 @@ def test_all_flags_are_known_before_torch_is_imported():
 
 
 def test_a_flag_may_have_dashes_or_underscores(parse):
-    recipe, args = parse(
-        train_table.Recipe, "--label-file", "a.csv", "--train-files=b.csv", config="learning-rate: 0.5\nseparator: ;\n"
-    )
+    config = "learning-rate: 0.5\nseparator: ;\n"
+    recipe, args = parse(train_table.Recipe, "--label-file", "a.csv", "--train-files=b.csv", config=config)
     assert (recipe.label_file, recipe.train_files, recipe.separator) == ("a.csv", ["b.csv"], ";")
     assert args.learning_rate == 0.5
 

@@ -4,6 +4,7 @@ from itertools import combinations
 
 import pytest
 import torch
+from answers import logits_of
 from papers.hard_negatives import HardNegatives
 from papers.unit_loss import UnitLoss
 
@@ -51,9 +52,7 @@ class Recorder(HardNegatives):
 
 def best_others(model, documents, number):
     """Returns the labels that are not gold with the highest scores, of all scores."""
-    model.eval()
-    with torch.no_grad():
-        scores = model(**documents).logits
+    scores = logits_of(model.eval(), documents)
     model.train()
     for row, gold in zip(scores, GOLD, strict=True):
         row[gold[gold >= 0]] = -torch.inf

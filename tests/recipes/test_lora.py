@@ -4,6 +4,7 @@ import sys
 
 import pytest
 import torch
+from answers import logits_of
 from datasets import Dataset
 from papers.lora import add_lora, merge_lora
 from safetensors.torch import load_file
@@ -39,10 +40,9 @@ def test_adapters_are_trained_and_merged_into_an_ordinary_model_with_the_same_sc
     assert any(name.startswith("gile.text_encoder.") and "lora_B" in name for name in changed)
     assert not [name for name in changed if ".transformer." in name and "lora_" not in name]
     batch = processor(TEXTS, return_tensors="pt")
-    with torch.no_grad():
-        adapted = model.eval()(**batch).logits
-        merge_lora(model)
-        assert torch.allclose(model(**batch).logits, adapted, atol=1e-5)
+    adapted = logits_of(model.eval(), batch)
+    merge_lora(model)
+    assert torch.allclose(logits_of(model, batch), adapted, atol=1e-5)
     assert all(parameter.requires_grad for parameter in model.parameters())
     model.save_pretrained(tmp_path / "merged")
     processor.save_pretrained(tmp_path / "merged")
@@ -68,8 +68,6 @@ def test_unsupported_adapters_are_refused(make_adapted, make_model, make_pretrai
 
 def test_without_peft_the_error_names_the_extra(make_model, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(
-        ImportError,
-        match=r"LoRA needs the `train` extra: pip install 'hf-gile\[train\]', or in a clone: .* -e '\.\[train\]' \(",
-    ):
+    message = r"LoRA needs the `train` extra: pip install 'hf-gile\[train\]', or in a clone: .* -e '\.\[train\]' \("
+    with pytest.raises(ImportError, match=message):
         add_lora(make_model()[0])

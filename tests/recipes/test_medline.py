@@ -17,16 +17,9 @@ def records_of(write):
 
 
 def test_a_citation_becomes_a_record_with_bioasq_keys(records_of):
-    assert records_of(document(citation())) == [
-        {
-            "pmid": "5",
-            "title": "On mice.",
-            "abstractText": "Mice were seen.",
-            "year": 1976,
-            "meshUI": ["D000818", "D051379"],
-            "meshMajor": ["Animals", "Mice"],
-        }
-    ]
+    record = {"pmid": "5", "title": "On mice.", "abstractText": "Mice were seen.", "year": 1976}
+    headings = {"meshUI": ["D000818", "D051379"], "meshMajor": ["Animals", "Mice"]}
+    assert records_of(document(citation())) == [record | headings]
 
 
 def test_compression_is_detected_by_content_and_not_by_name(records_of, write):
@@ -57,6 +50,10 @@ def test_sections_follow_their_labels_and_markup_keeps_its_text(records_of):
     assert record["abstractText"] == "AIM To see very small 2 mice. RESULTS Mice were β < 5."
 
 
+MATHML = '"http://www.w3.org/1998/Math/MathML"'
+HALF = "<m:mfrac><m:mn>1</m:mn><m:mn>2</m:mn></m:mfrac>"
+
+
 @pytest.mark.parametrize(
     ("markup", "text"),
     [
@@ -64,16 +61,8 @@ def test_sections_follow_their_labels_and_markup_keeps_its_text(records_of):
         ("H<sub>2</sub>O, PO<sub>4</sub><sup>3-</sup>", "H2O, PO4^3-"),
         ("<sup>14</sup>C, [<sup>3</sup>H], the 1<sup>st</sup>", "14C, [3H], the 1st"),
         ("<p>Seals.</p><p>Pumps<br/>leak.</p><list><item>a</item><item>b</item></list>", "Seals. Pumps leak. a b"),
-        (
-            '<math xmlns="http://www.w3.org/1998/Math/MathML"><msup><mi>x</mi><mn>2</mn></msup><mo>=</mo>'
-            "<mn>9</mn></math>",
-            "x^2=9",
-        ),
-        (
-            '<m:math xmlns:m="http://www.w3.org/1998/Math/MathML"><m:mi>x</m:mi><m:mfrac><m:mn>1</m:mn><m:mn>2</m:mn>'
-            "</m:mfrac><m:mi>y</m:mi></m:math>",
-            "x 1/2 y",
-        ),
+        (f"<math xmlns={MATHML}><msup><mi>x</mi><mn>2</mn></msup><mo>=</mo><mn>9</mn></math>", "x^2=9"),
+        (f"<m:math xmlns:m={MATHML}><m:mi>x</m:mi>{HALF}<m:mi>y</m:mi></m:math>", "x 1/2 y"),
     ],
 )
 def test_markup_keeps_its_meaning(records_of, markup, text):
@@ -82,30 +71,28 @@ def test_markup_keeps_its_meaning(records_of, markup, text):
     assert (record["title"], record["abstractText"]) == (text, text)
 
 
-@pytest.mark.parametrize(
-    "placeholder", ["[Not Available].", "[In Process Citation]", "Abstract unavailable.", "N/A", "[]."]
-)
-def test_placeholders_are_no_text_and_other_languages_are_counted(records_of, placeholder):
+PLACEHOLDERS = ["[Not Available].", "[In Process Citation]", "Abstract unavailable.", "N/A", "[]."]
+
+
+@pytest.mark.parametrize("placeholder", PLACEHOLDERS)
+def test_placeholders_are_no_text_and_other_languages_are_counted(records_of, placeholder, report):
     other = "<OtherAbstract Language='ger'><AbstractText>Mäuse.</AbstractText></OtherAbstract>"
     article = citation(title=placeholder, abstract="<VernacularTitle>Über Mäuse</VernacularTitle>", after=other)
-    report = ReadReport()
     (record,) = records_of(document(article), report)
     assert (record["title"], record["abstractText"]) == ("", "")
     assert report.left_out == {"vernacular title": 1, "other abstract": 1, "placeholder instead of the title": 1}
 
 
-def test_an_error_of_e_utilities_within_a_set_is_named_or_skipped(records_of):
+def test_an_error_of_e_utilities_within_a_set_is_named_or_skipped(records_of, lenient):
     content = document(citation("3"), "<ERROR>UID=5: cannot get document</ERROR>", citation("7"))
     with pytest.raises(ValueError, match=r"a\.xml: E-utilities answered: UID=5: cannot get document"):
         records_of(content)
-    report = ReadReport("skip")
-    assert [record["pmid"] for record in records_of(content, report)] == ["3", "7"]
-    assert report.left_out == {"error of E-utilities": 1}
+    assert [record["pmid"] for record in records_of(content, lenient)] == ["3", "7"]
+    assert lenient.left_out == {"error of E-utilities": 1}
 
 
-def test_a_set_of_citations_from_before_2017_is_read(records_of):
+def test_a_set_of_citations_from_before_2017_is_read(records_of, report):
     old = citation().replace("<PubmedArticle>", "").replace("</PubmedArticle>", "")
-    report = ReadReport()
     records = records_of(f"<MedlineCitationSet>{old}{deletion(11)}</MedlineCitationSet>".encode(), report)
     assert records == records_of(document(citation()))
     assert report.left_out == {"notice of deletion": 1}
@@ -128,13 +115,11 @@ def test_the_declared_encoding_is_used(records_of):
         assert record["title"] == "Über Mäuse."
 
 
-def test_revised_and_deleted_citations_are_skipped_by_position(write):
+def test_revised_and_deleted_citations_are_skipped_by_position(write, report, lenient):
     book = "<PubmedBookArticle><BookDocument/></PubmedBookArticle>"
     path = write("a.xml", document(citation("3"), book, citation("5"), citation("7"), citation("11"), deletion(11, 13)))
-    report = ReadReport()
-    assert len(list(read_medline(path, report))) == 4
-    assert report.left_out == {"book": 1, "notice of deletion": 2}
-    report = ReadReport()
+    assert len(list(read_medline(path, lenient))) == 4
+    assert lenient.left_out == {"book": 1, "notice of deletion": 2}
     records = read_current(path, report, bytes([CURRENT, SUPERSEDED, CURRENT, DELETED]))
     assert [record["pmid"] for record in records] == ["3", "7"]
     assert report.left_out == {"book": 1, "superseded": 1, "deleted": 1}
@@ -149,6 +134,7 @@ def test_a_file_that_changed_since_the_scan_is_refused(write, fates):
         list(read_current(path, ReadReport("skip"), fates))
 
 
+EMPTY = "<eFetchResult><ERROR>ID list is empty"
 BROKEN = {
     "<PubmedArticle/>": r"citation 2 \(pmid unknown\): <PubmedArticle> has no <MedlineCitation>",
     "<PubmedArticle><MedlineCitation><PMID>7</PMID></MedlineCitation></PubmedArticle>": (
@@ -162,13 +148,12 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("bad", BROKEN, ids=range(len(BROKEN)))
-def test_a_malformed_citation_is_named_by_number_and_pmid_or_skipped(records_of, bad):
+def test_a_malformed_citation_is_named_by_number_and_pmid_or_skipped(records_of, bad, lenient):
     content = document(citation("3"), bad, citation("13"))
     with pytest.raises(ValueError, match=rf'a\.xml: {BROKEN[bad]}.*on_error="skip"'):
         records_of(content)
-    report = ReadReport(on_error="skip")
-    assert [record["pmid"] for record in records_of(content, report)] == ["3", "13"]
-    assert report.left_out == {"malformed record": 1}
+    assert [record["pmid"] for record in records_of(content, lenient)] == ["3", "13"]
+    assert lenient.left_out == {"malformed record": 1}
 
 
 @pytest.mark.parametrize(
@@ -177,10 +162,7 @@ def test_a_malformed_citation_is_named_by_number_and_pmid_or_skipped(records_of,
         (b"", "damaged after 0 records"),
         (b'{"error": "API rate limit exceeded"}', "expected XML .*, got .*API rate limit"),
         (b"<!DOCTYPE html><html><head><meta></head></html>", "is a web page"),
-        (
-            b"<eFetchResult><ERROR>ID list is empty!</ERROR></eFetchResult>",
-            "expected XML .*, got '<eFetchResult><ERROR>ID list is empty",
-        ),
+        (f"{EMPTY}!</ERROR></eFetchResult>".encode(), f"expected XML .*, got '{EMPTY}"),
         (document(citation("3"), citation("5"))[:-20], "damaged after 2 records"),
         (document(citation("3"), citation("5", title="a\0b")), "damaged after 1 records.*Char 0x0"),
     ],

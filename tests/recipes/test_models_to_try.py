@@ -7,6 +7,7 @@ import sys
 import models_to_try
 import pytest
 import torch
+from answers import logits_of
 from safetensors import safe_open
 
 from hf_gile import GileForSequenceClassification, GileProcessor
@@ -25,10 +26,10 @@ def make(write, tmp_path, monkeypatch, save_text_encoder):
     draw = random.Random(0)
     for part, number, seen in (("train", 47, 4), ("dev", 13, 5)):
         chosen = [sorted(draw.sample(list(SUBJECTS)[:seen], 2)) for _ in range(number)]
-        records = [
-            {"id": f"{part}{row}", "title": SUBJECTS[ids[0]], "abstract": f"{row} {SUBJECTS[ids[1]]}", "subjects": ids}
-            for row, ids in enumerate(chosen)
-        ]
+        records = []
+        for row, ids in enumerate(chosen):
+            text = {"title": SUBJECTS[ids[0]], "abstract": f"{row} {SUBJECTS[ids[1]]}"}
+            records.append({"id": f"{part}{row}", **text, "subjects": ids})
         write(f"tibkat/{part}.en.jsonl.gz", records)
     labels = [{"id": label, "name_de": "", "name_en": name} for label, name in SUBJECTS.items()]
     write("tibkat/gnd_labels.jsonl.gz", [*labels, {"id": "gnd:6", "name_de": "Eis", "name_en": ""}])
@@ -46,8 +47,7 @@ def logits(folder, text="milk and iron"):
     model = GileForSequenceClassification.from_pretrained(folder)
     assert model.dtype == torch.float32
     processor = GileProcessor.from_pretrained(folder, trust_remote_code=False)
-    with torch.no_grad():
-        return model(**processor([text], return_tensors="pt")).logits
+    return logits_of(model, processor([text], return_tensors="pt"))
 
 
 @pytest.mark.slow
@@ -89,6 +89,5 @@ def test_the_general_scorer_is_stored_with_its_card_and_scores_as_before(tmp_pat
     assert not push_folder(folder, "somebody/gile-general", dry_run=True).left_out[1:]
     scorer, processor = general.general_scorer()
     scorer.set_labels(models_to_try.LabelSet.from_names(models_to_try.TOPICS), processor)
-    with torch.no_grad():
-        before = scorer(**processor(texts[:1], return_tensors="pt")).logits
+    before = logits_of(scorer, processor(texts[:1], return_tensors="pt"))
     assert torch.allclose(logits(folder, texts[0]), before, atol=0.05)

@@ -10,7 +10,7 @@ from papers.news import LOW_RESOURCE_LEVELS, low_resource
 from write_dw import write_dw
 
 from hf_gile import LabelSet
-from hf_gile.data import ReadReport, WordVectors
+from hf_gile.data import WordVectors
 
 WORDS = ["science", "sports", "the", "ball", "moves"]
 TABLE = WordVectors(WORDS, np.eye(5, 3, dtype=np.float32) + 1)
@@ -22,8 +22,7 @@ TEXTS = [
 ]
 
 
-def test_texts_are_written_as_ids_of_known_words(tmp_path):
-    report = ReadReport()
+def test_texts_are_written_as_ids_of_known_words(tmp_path, report):
     labels = LabelSet.from_names(["Science", "Sports", "sports", "Zebrafish"])
     write_dw({"train": Dataset.from_list(TEXTS)}, labels, tmp_path, "english", TABLE, report)
     corpus = load_dw(tmp_path, splits=["train"], word_vectors={"english": TABLE})

@@ -25,16 +25,15 @@ def pickled(write):
     return write_pair
 
 
-@pytest.mark.parametrize(
-    ("words", "vectors", "name"),
-    [
-        (WORDS, list(VECTORS), "english.pkl.gz"),
-        (WORDS, VECTORS.tolist(), "english.PKL"),
-        (np.array(WORDS), VECTORS, "english.pkl.gz"),
-        ([word.encode() for word in WORDS], VECTORS, "python2.pkl.gz"),
-    ],
-    ids=["a list of arrays", "lists", "an array of words", "bytes"],
-)
+PAIRS = {
+    "a list of arrays": (WORDS, list(VECTORS), "english.pkl.gz"),
+    "lists": (WORDS, VECTORS.tolist(), "english.PKL"),
+    "an array of words": (np.array(WORDS), VECTORS, "english.pkl.gz"),
+    "bytes": ([word.encode() for word in WORDS], VECTORS, "python2.pkl.gz"),
+}
+
+
+@pytest.mark.parametrize(("words", "vectors", "name"), PAIRS.values(), ids=PAIRS)
 def test_words_and_vectors_are_read(pickled, words, vectors, name):
     check_read(load_pickled_vectors(pickled(words, vectors, name)))
 
@@ -46,7 +45,6 @@ def test_words_and_vectors_are_read(pickled, words, vectors, name):
         (WORDS, [[1.0, 2.0], [3.0, 4.0], [5.0]], "vector 2 has 1 numbers, previous vectors have 2"),
         (["the", "a", b"\xff"], VECTORS, "word 2 is not UTF-8"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_mismatched_words_and_vectors_are_refused_by_position(pickled, words, vectors, message):
     with pytest.raises(ValueError, match=rf"english\.pkl\.gz: .*{message}"):

@@ -8,14 +8,8 @@ from hf_gile.data import ReadReport
 
 
 def raw(pmid, **changes):
-    return {
-        "pmid": str(pmid),
-        "title": "On mice.",
-        "abstractText": "Mice were seen.",
-        "year": 1976,
-        "meshUI": ["D051379"],
-        "meshMajor": ["Mice"],
-    } | changes
+    record = {"pmid": str(pmid), "title": "On mice.", "abstractText": "Mice were seen.", "year": 1976}
+    return record | {"meshUI": ["D051379"], "meshMajor": ["Mice"]} | changes
 
 
 def as_xml(record):
@@ -62,10 +56,9 @@ def test_a_file_a_folder_and_a_glob_read_the_same_files(write):
     assert pmids(read_records([folder / "c.json", folder / "a.xml"])) == ["3", "1"]
 
 
-def test_records_without_abstract_or_headings_are_skipped_and_counted(write):
+def test_records_without_abstract_or_headings_are_skipped_and_counted(write, report):
     empty = [raw(2, abstractText=" "), raw(5, abstractText=None), raw(7, meshUI=[], meshMajor=[])]
     path = write("a.jsonl", raw(3), *empty)
-    report = ReadReport()
     assert pmids(read_records(path, report)) == ["3"]
     assert str(report) == "1 record from 1 file; left out: without abstract (2), without headings (1)"
     assert report.examples["without headings"] == [f"{path.resolve()}: pmid 7"]
@@ -80,15 +73,14 @@ def test_files_without_usable_records_are_refused_under_any_policy(write, load):
 
 
 @pytest.mark.parametrize("pmid", ["3", "x3"])
-def test_a_repeated_pmid_is_refused_or_skipped_after_its_first_record(write, pmid):
+def test_a_repeated_pmid_is_refused_or_skipped_after_its_first_record(write, pmid, lenient):
     paths = [write("a.json", raw(pmid), raw("03")), write("b.json", raw(7), raw(pmid, title="Later"))]
     with pytest.raises(ValueError, match=rf"b\.json: pmid {pmid} was read before"):
         list(read_records(paths))
-    report = ReadReport("skip")
-    records = list(read_records(paths, report))
+    records = list(read_records(paths, lenient))
     assert pmids(records) == [pmid, "03", "7"]
     assert records[0]["title"] == "On mice."
-    assert report.left_out == {"repeated pmid": 1}
+    assert lenient.left_out == {"repeated pmid": 1}
 
 
 def test_the_cache_returns_the_same_records_and_report(write, load, monkeypatch):
@@ -151,16 +143,15 @@ def large(write, monkeypatch):
 
 
 @pytest.mark.parametrize("num_proc", [None, 2])
-def test_repeated_pmids_are_dropped_alike_with_any_number_of_processes(large, load, num_proc):
+def test_repeated_pmids_are_dropped_alike_with_any_number_of_processes(large, load, num_proc, lenient):
     with pytest.raises(ValueError, match=r"a\.jsonl: pmid 13 was read before; fix it"):
         load(large, num_proc=num_proc)
-    report = ReadReport("skip")
-    expected = list(read_records(large, report))
+    expected = list(read_records(large, lenient))
     assert [int(pmid) for pmid in pmids(expected)] == list(range(1, 98))
     assert sum(record["title"] == "On mice." for record in expected) == 53
-    assert report.left_out == {"repeated pmid": 7}
+    assert lenient.left_out == {"repeated pmid": 7}
     first, _ = load(large, on_error="skip", num_proc=num_proc)
     dataset, of_dataset = load(large, on_error="skip", num_proc=num_proc)
     assert list(dataset) == expected
-    assert of_dataset == report
+    assert of_dataset == lenient
     assert dataset._fingerprint == first._fingerprint

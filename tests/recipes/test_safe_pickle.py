@@ -31,31 +31,24 @@ def load(write):
     return load_object
 
 
+PLAIN = {
+    "words": (["the", "žižek", "كلمة"], [1, 2.5, None, True, 1 << 70]),
+    "containers": {"a": {"b": [b"bytes", b"", 1j]}, "c": ({1, 2}, frozenset("d"))},
+}
+
+
 @pytest.mark.parametrize("protocol", [0, 2, 5])
-@pytest.mark.parametrize(
-    "content",
-    [
-        (["the", "žižek", "كلمة"], [1, 2.5, None, True, 1 << 70]),
-        {"a": {"b": [b"bytes", b"", 1j]}, "c": ({1, 2}, frozenset("d"))},
-    ],
-    ids=["words", "containers"],
-)
+@pytest.mark.parametrize("content", PLAIN.values(), ids=PLAIN)
 def test_plain_data_is_restored(load, content, protocol):
     assert load(content, protocol) == content
 
 
+MATRICES = [np.arange(6, dtype=np.float32).reshape(2, 3), np.arange(6, dtype=">i2").reshape(3, 2).T]
+ARRAYS = [*MATRICES, np.array(["the", "žižek"]), np.array(["the", None, (1, [2])], dtype=object), np.float32(2.5)]
+
+
 @pytest.mark.parametrize("protocol", [0, 2, 5])
-@pytest.mark.parametrize(
-    "array",
-    [
-        np.arange(6, dtype=np.float32).reshape(2, 3),
-        np.arange(6, dtype=">i2").reshape(3, 2).T,
-        np.array(["the", "žižek"]),
-        np.array(["the", None, (1, [2])], dtype=object),
-        np.float32(2.5),
-    ],
-    ids=lambda array: f"{array.dtype}{array.shape}",
-)
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}{array.shape}")
 def test_arrays_are_restored(load, array, protocol):
     got = load([array, array], protocol)[1]
     assert np.array_equal(got, array)
@@ -98,17 +91,16 @@ def test_functions_named_in_a_pickle_are_never_called(load, tmp_path, attack):
     assert not mark.exists()
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"cos\nsystem\n(S'touch mark'\ntR.",
-        b"(S'touch mark'\nios\nsystem\n.",
-        b"(cos\nsystem\nS'touch mark'\no.",
-        b"\x80\x04\x8c\x05numpy\x8c\x10ndarray.__init__\x93.",
-        b"c_codecs\nlookup\n(S'hex'\ntR.",
-    ],
-    ids=["GLOBAL", "INST", "OBJ", "a dotted name", "another of _codecs"],
-)
+OPCODES = {
+    "GLOBAL": b"cos\nsystem\n(S'touch mark'\ntR.",
+    "INST": b"(S'touch mark'\nios\nsystem\n.",
+    "OBJ": b"(cos\nsystem\nS'touch mark'\no.",
+    "a dotted name": b"\x80\x04\x8c\x05numpy\x8c\x10ndarray.__init__\x93.",
+    "another of _codecs": b"c_codecs\nlookup\n(S'hex'\ntR.",
+}
+
+
+@pytest.mark.parametrize("data", OPCODES.values(), ids=OPCODES)
 def test_every_opcode_that_names_a_function_is_refused(load, data):
     with pytest.raises(ValueError, match=r"the global [\w.]+ is forbidden|the opcode b'[io]' is forbidden"):
         load(data)

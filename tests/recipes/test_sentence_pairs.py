@@ -29,10 +29,8 @@ def test_datasets_may_have_a_translation_column_or_a_column_per_language(monkeyp
     calls = []
     loaded = DatasetDict(dict.fromkeys(("train", "validation", "test"), rows))
     monkeypatch.setattr("datasets.load_dataset", lambda *names: calls.append(names) or loaded)
-    assert load_sentence_pairs("wmt/wmt14", "en", "de", "de-en")["test"].to_dict() == {
-        "source": ENGLISH,
-        "target": GERMAN,
-    }
+    read = load_sentence_pairs("wmt/wmt14", "en", "de", "de-en")["test"]
+    assert read.to_dict() == {"source": ENGLISH, "target": GERMAN}
     assert calls == [("wmt/wmt14", "de-en")]
     with pytest.raises(ValueError, match="no sentences in 'fi', only"):
         load_sentence_pairs("wmt/wmt14", "fi", "en")

@@ -82,9 +82,7 @@ def test_validation_documents_do_not_depend_on_the_order_of_records():
 
 
 def labelled(*gold):
-    return Dataset.from_dict(
-        {"meshUI": [list(ids) for ids in gold], "meshMajor": [[f"{i}!" for i in ids] for ids in gold]}
-    )
+    return Dataset.from_list([{"meshUI": [*ids], "meshMajor": [f"{i}!" for i in ids]} for ids in gold])
 
 
 def test_an_existing_split_gets_label_counts():

@@ -59,16 +59,12 @@ def test_texts_of_notes_do_not_contain_their_tags(notes):
     assert "#12" in read["hedge.md"].text
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"---\ntags: [a\n---\ntext", "no YAML"),
-        (b"caf\xe9", "utf-8"),
-        (b"x" * 1_000_003, "more than 1,000,000 bytes"),
-    ],
-)
-def test_a_note_that_cannot_be_read_is_named_and_left_out(tmp_path, capsys, content, message):
-    (tmp_path / "bad.md").write_bytes(content)
+UNREADABLE = {"no YAML": b"---\ntags: [a\n---\ntext", "utf-8": b"caf\xe9", "more than 1,000,000": b"x" * 1_000_003}
+
+
+@pytest.mark.parametrize("message", UNREADABLE)
+def test_a_note_that_cannot_be_read_is_named_and_left_out(tmp_path, capsys, message):
+    (tmp_path / "bad.md").write_bytes(UNREADABLE[message])
     (tmp_path / "good.md").write_text("---\nno front matter\n---\ntext #tag")
     (good,) = suggest_tags.read_notes(tmp_path)
     assert (good.tags, "no front matter" in good.text) == (["tag"], True)
@@ -85,9 +81,8 @@ def test_a_folder_without_tags_says_what_to_do(tmp_path, suggest):
         suggest(tmp_path / "absent")
 
 
-def test_a_file_of_tags_may_have_any_encoding_and_is_named_if_it_cannot_be_read(notes, suggest):
-    tags = notes / "tags.txt"
-    tags.write_bytes("thé\n#cooking\n".encode("utf-16"))
+def test_a_file_of_tags_may_have_any_encoding_and_is_named_if_it_cannot_be_read(notes, suggest, write):
+    tags = write("notes/tags.txt", "thé\n#cooking\n".encode("utf-16"))
     (answer,), _ = suggest(notes, "--tags", tags, "--top", 7)
     assert answer["tags"].keys() == {"cooking", "garden", "home/kitchen", "2026", "thé"}
     with pytest.raises(SystemExit, match=r"absent\.txt"):

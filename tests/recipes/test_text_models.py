@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from answers import logits_of
 from topics import SEEN
 from transformers import AutoModelForSequenceClassification
 
@@ -55,8 +56,8 @@ def test_a_frozen_encoder_with_every_term_scores_seen_and_unseen_labels(run, loa
     rows = rows_of(tmp_path / "dev.jsonl")
     gold = [[label in row["labels"] for label in model.label_set.ids[: len(SEEN)]] for row in rows]
     processor = GileProcessor.from_pretrained(tmp_path / "out/gile_rows/model")
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        logits = model.eval()(**processor([row["text"] for row in rows], return_tensors="pt")).logits
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = logits_of(model.eval(), processor([row["text"] for row in rows], return_tensors="pt"))
     tuner = ThresholdTuner(len(SEEN))
     tuner.update(logits[:, : len(SEEN)].float(), torch.tensor(gold))
     assert model.config.thresholds["seen"] == pytest.approx(tuner.compute()["threshold"], abs=0.02)
@@ -91,10 +92,8 @@ def test_a_model_on_a_frozen_encoder_can_be_trained_with_its_encoder(run, load, 
     run(f"--freeze_text_encoder {common}")
     first = load("gile_rows")
     (tmp_path / "out").rename(tmp_path / "first")
-    start = (
-        "--start_from first/gile_rows/model --lexical"
-        """ --text_encoder_options '{"hidden_dropout_prob": 0.0}' --term_weights '{"unseen": {"match": 5}}'"""
-    )
+    start = "--start_from first/gile_rows/model --lexical"
+    start += """ --text_encoder_options '{"hidden_dropout_prob": 0.0}' --term_weights '{"unseen": {"match": 5}}'"""
     done = run(f"{start} --label_refresh_steps 4 --text_encoder_learning_rate 1e-5 {common}")
     second = load("gile_rows")
     assert done.results["gile_rows"]["history"][0]["eval_validation_seen_average_precision"] > 0.5

@@ -70,12 +70,8 @@ def test_a_low_resource_run_on_a_single_language_measures_unseen_labels(run, tmp
 
 @pytest.mark.parametrize(("cell", "parameters"), [("dense", 50_000), ("bigru", 377_000)])
 def test_parameter_counts_equal_table_4_of_the_paper(cell, parameters):
-    config = UNITS["linear"].config(
-        **model_fields(Recipe(data="", encoder_cell=cell)),
-        vocab_size=50,
-        embedding_size=40,
-        num_labels=152,  # the average number of labels per language
-    )
+    sizes = {"vocab_size": 50, "embedding_size": 40, "num_labels": 152}  # labels per language, on average
+    config = UNITS["linear"].config(**model_fields(Recipe(data="", encoder_cell=cell)), **sizes)
     model = GileForSequenceClassification(config)
     model.get_input_embeddings().requires_grad_(False)
     assert model.num_parameters(only_trainable=True) == pytest.approx(parameters, rel=0.01)

@@ -10,19 +10,10 @@ from datasets import Dataset
 from papers.translation import build_piece_tokenizer, compare_translations, word_f1_by_frequency
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, Seq2SeqTrainingArguments
 
-WORDS = {
-    "ein": "a",
-    "hund": "dog",
-    "vogel": "bird",
-    "läuft": "runs",
-    "schläft": "sleeps",
-    "heute": "today",
-    "hier": "here",
-}
-WRITTEN = [
-    f"ein {animal} {does} {when} hier"
-    for animal, does, when in itertools.product(("hund", "vogel"), ("läuft", "schläft"), ("heute", "ein"))
-]
+WORDS = {"ein": "a", "hund": "dog", "vogel": "bird", "läuft": "runs", "schläft": "sleeps", "heute": "today"}
+WORDS["hier"] = "here"
+CHOICES = itertools.product(("hund", "vogel"), ("läuft", "schläft"), ("heute", "ein"))
+WRITTEN = [f"ein {animal} {does} {when} hier" for animal, does, when in CHOICES]
 
 
 @pytest.fixture
@@ -80,10 +71,8 @@ def test_translations_follow_the_order_of_the_sentences(tmp_path):
 
 def test_layer_names_select_form_size_and_depth():
     recipe = train_nmt.Recipe(data="", embedding_size=4, hidden_size=4, num_hidden_layers=1)
-    heads = {
-        name: train_nmt.make_model(recipe, name, 20).get_output_embeddings()
-        for name in ("nmt", "tied", "joint7", "joint4x3", "continuous")
-    }
+    names = ("nmt", "tied", "joint7", "joint4x3", "continuous")
+    heads = {name: train_nmt.make_model(recipe, name, 20).get_output_embeddings() for name in names}
     assert isinstance(heads["nmt"], torch.nn.Linear)
     assert isinstance(heads["continuous"], torch.nn.Linear)
     assert heads["tied"].codes() is heads["tied"].weight

@@ -68,9 +68,8 @@ def test_an_annif_corpus_and_vocabulary_are_trained_on(tmp_path, run):
     with (tmp_path / "corpus.tsv").open("w") as file:
         for words, gold in draw_documents(120, seed=2):
             file.write(f"{' '.join(words * 3)}\t{' '.join(f'<http://a.org/{label}>' for label in gold)}\n")
-    (tmp_path / "subjects.tsv").write_text(
-        "".join(f"<http://a.org/{label}>\t{name}\n" for label, name in NAMES.items())
-    )
+    subjects = "".join(f"<http://a.org/{label}>\t{name}\n" for label, name in NAMES.items())
+    (tmp_path / "subjects.tsv").write_text(subjects)
     done = run("--format annif --train_files corpus.tsv --label_file subjects.tsv --make_cards false")
     assert "train: 120 records from 1 file; left out: none" in done.stdout
     assert "4 labels seen in training, 1 unseen" in done.stdout

@@ -7,10 +7,10 @@ from topics import NAMES, SEEN, draw_documents, write_lines
 
 
 def write_part(path, number, seed):
-    documents = [
-        {"title": " ".join(words[:3]), "content": " ".join(words * 3), "target_ind": [*map(SEEN.index, gold)]}
-        for words, gold in draw_documents(number, seed=seed)
-    ]
+    documents = []
+    for words, gold in draw_documents(number, seed=seed):
+        text = {"title": " ".join(words[:3]), "content": " ".join(words * 3)}
+        documents.append(text | {"target_ind": [*map(SEEN.index, gold)]})
     write_lines(path, documents)
     return [document["target_ind"] for document in documents]
 

@@ -56,10 +56,8 @@ def test_saved_settings_restore_the_same_settings(read, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["results.json", "auto/checkpoint-7/x"])
-def test_an_output_dir_with_a_run_is_refused(read, tmp_path, capsys, name):
-    file = tmp_path / "out" / name
-    file.parent.mkdir(parents=True)
-    file.write_text("an earlier run")
+def test_an_output_dir_with_a_run_is_refused(read, write, tmp_path, capsys, name):
+    file = write(f"out/{name}", "an earlier run")
     with pytest.raises(SystemExit):
         read("--data", "here")
     message = capsys.readouterr().err
@@ -107,11 +105,9 @@ def test_results_are_valid_json_with_null_for_nan(tmp_path):
     write_results(tmp_path, results)
     text = (tmp_path / "results.json").read_text()
     assert "NaN" not in text
-    assert json.loads(text)["gile"] == {
-        "losses": [[5, 3.0]],
-        "history": [{"step": 5, "eval_accuracy": None}, history[1]],
-        "test": {"test_accuracy": None},
-    }
+    without_nan = [{"step": 5, "eval_accuracy": None}, history[1]]
+    expected = {"losses": [[5, 3.0]], "history": without_nan, "test": {"test_accuracy": None}}
+    assert json.loads(text)["gile"] == expected
 
 
 @pytest.mark.parametrize("script", ["train_table.py", "../recipes/train_table.py", str(RECIPES / "train_table.py")])
@@ -122,8 +118,8 @@ def test_the_command_on_a_card_contains_no_local_paths(monkeypatch, script):
         assert card_info(None).training_command == "python recipes/train_table.py --text 'title and text' --seed 3"
 
 
-def test_a_card_file_overrides_the_facts_of_the_recipe(tmp_path):
-    (tmp_path / "card.yaml").write_text("dataset_name: Notes\nlicense: mit\n")
-    info = card_info(str(tmp_path / "card.yaml"), dataset_name="News", tags=["news"], training_command="python x.py")
+def test_a_card_file_overrides_the_facts_of_the_recipe(write):
+    path = str(write("card.yaml", "dataset_name: Notes\nlicense: mit\n"))
+    info = card_info(path, dataset_name="News", tags=["news"], training_command="python x.py")
     assert (info.dataset_name, info.license, info.tags) == ("Notes", "mit", ["news"])
     assert info.training_command == "python x.py"

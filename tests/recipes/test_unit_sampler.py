@@ -27,11 +27,10 @@ def loss(logits, labels, columns=None, weights=None):
     return binary_cross_entropy(logits, targets, weights).item()
 
 
-@pytest.mark.parametrize(
-    ("per_document", "frequencies", "weighted"),
-    [(False, COUNTS, True), (True, None, True), (True, COUNTS, False)],
-    ids=["shared", "per document", "per document by frequency"],
-)
+SAMPLES = [(False, COUNTS, True), (True, None, True), (True, COUNTS, False)]
+
+
+@pytest.mark.parametrize(("per_document", "frequencies", "weighted"), SAMPLES)
 def test_the_sampled_loss_is_unbiased(per_document, frequencies, weighted):
     logits = torch.randn(len(GOLD), L, generator=torch.Generator().manual_seed(0), dtype=torch.double)
     label_weights = np.random.default_rng(0).random(L) * 2 if weighted else np.ones(L)

@@ -10,22 +10,15 @@ from papers.xmc import load_xmc
 from scipy import sparse
 
 from hf_gile import Label, LabelSet
-from hf_gile.data import ReadReport
 from hf_gile.training import encode_dataset
 
 LABELS = ["Mouse trap", "Cheese", "", "Cheese", "Rat trap"]
 TRAIN = [("Traps\u2028for mice", [4, 0]), ("Käse", [1, 3]), ("Nothing", []), ("", [1]), ("More cheese", [3])]
 TEST = [("A trap", [0]), ("Brie", [1, 2])]
 EXCLUDED = {"train": {0: ["1", "2"], 4: ["0"]}, "test": {1: ["3"]}}
-LABEL_SET = LabelSet(
-    [
-        Label("0", "Mouse trap", count=1, seen=True),
-        Label("1", "Cheese", "1", count=1, seen=True),
-        Label("2", "2"),
-        Label("3", "Cheese", "3", count=2, seen=True),
-        Label("4", "Rat trap", count=1, seen=True),
-    ]
-)
+CHEESES = [Label("1", "Cheese", "1"), Label("2", "2"), Label("3", "Cheese", "3")]
+LABEL_SET = LabelSet([Label("0", "Mouse trap"), *CHEESES, Label("4", "Rat trap")])
+LABEL_SET = LABEL_SET.with_counts({"0": 1, "1": 1, "3": 2, "4": 1})
 
 
 def expected(ids, rows, excluded):
@@ -58,12 +51,11 @@ def matrix(rows):
 
 
 def json_lines(rows):
-    return lines(
-        json.dumps(
-            {"uid": f"B{number}", "title": text, "content": "", "target_ind": gold, "target_rel": [1.0] * len(gold)}
-        )
-        for number, (text, gold) in enumerate(rows)
-    )
+    written = []
+    for number, (text, gold) in enumerate(rows):
+        row = {"uid": f"B{number}", "title": text, "content": ""}
+        written.append(json.dumps(row | {"target_ind": gold, "target_rel": [1.0] * len(gold)}))
+    return lines(written)
 
 
 FILTERS = {"filter_labels_train.txt": "0 1\n0 2\n4 0\n", "filter_labels_test.txt": "1\t3\n"}
@@ -117,9 +109,8 @@ def load(tmp_path):
 
 
 @pytest.mark.parametrize("form", forms())
-def test_every_file_layout_gives_the_same_data(write, load, form):
+def test_every_file_layout_gives_the_same_data(write, load, form, report):
     contents, ids = forms()[form]
-    report = ReadReport()
     corpus = load(write(contents), report=report)
     for split, rows in (("train", TRAIN), ("test", TEST)):
         names = [ids.format(number) for number in range(len(rows))]
@@ -130,16 +121,19 @@ def test_every_file_layout_gives_the_same_data(write, load, form):
     assert report.homonyms == 2
 
 
-def test_another_encoding_is_read_and_a_wrong_encoding_named(write, load):
+def test_another_encoding_is_read_and_a_wrong_encoding_named(write, load, lenient):
     latin = texts_of(TRAIN).replace("\u2028", " ").encode("latin-1")
     folder = write(forms()["texts"][0] | {"trn_X.txt": latin})
     message = r"trn_X\.txt: line 2: byte 2 of the line is not utf-8; .* pass encoding=.windows-1252.$"
     with pytest.raises(ValueError, match=message):
         load(folder)
     assert load(folder, encoding="latin-1").documents["train"][1]["text"] == "Käse"
-    report = ReadReport("skip")
-    assert load(folder, report=report).documents["train"]["id"] == ["0", "4"]
-    assert report.left_out["malformed document"] == 1
+    assert load(folder, report=lenient).documents["train"]["id"] == ["0", "4"]
+    assert lenient.left_out["malformed document"] == 1
+
+
+NO_NUMBER = r"trn_X\.txt: line 1: .*trn_X_Y\.txt: line 2: expected a whole"
+MORE_LABELS = r"trn_X\.txt: 5 documents, but .*trn_X_Y\.txt has labels for more"
 
 
 @pytest.mark.parametrize(
@@ -148,34 +142,24 @@ def test_another_encoding_is_read_and_a_wrong_encoding_named(write, load):
         ("json", {"trn.json": "{\n"}, r"trn\.json: line 1: not JSON"),
         ("json", {"trn.json": '{"title": "x", "target_ind": [5]}'}, "line 1: no label 5, only 0 to 4"),
         ("json", {"filter_labels_train.txt": "5 0\n"}, r"refers to document 5, but .*trn\.json has 5, counted from 0"),
-        (
-            "texts",
-            {"trn_X_Y.txt": "5 5\n0:1 x:1\n1\n\n\n\n"},
-            r"trn_X\.txt: line 1: .*trn_X_Y\.txt: line 2: expected a whole",
-        ),
+        ("texts", {"trn_X_Y.txt": "5 5\n0:1 x:1\n1\n\n\n\n"}, NO_NUMBER),
         ("texts", {"trn_X_Y.txt": "5 5\n0:1\n\n\n\n"}, r"trn_X_Y\.txt: line 1 declares 5 documents, but 4 follow"),
-        (
-            "texts",
-            {"trn_X_Y.txt": "6 5\n0:1\n\n\n\n\n\n"},
-            r"trn_X\.txt: 5 documents, but .*trn_X_Y\.txt has labels for more",
-        ),
+        ("texts", {"trn_X_Y.txt": "6 5\n0:1\n\n\n\n\n\n"}, MORE_LABELS),
     ],
 )
-def test_malformed_lines_and_differing_sizes_are_named_or_skipped(write, load, form, changes, message):
+def test_malformed_lines_and_differing_sizes_are_named_or_skipped(write, load, form, changes, message, lenient):
     if "trn.json" in changes:
         changes = {"trn.json": changes["trn.json"].rstrip("\n") + "\n" + json_lines(TRAIN)}
     folder = write(forms()[form][0] | changes)
     with pytest.raises(ValueError, match=message):
         load(folder)
-    report = ReadReport("skip")
-    assert 0 < len(load(folder, ["train"], report=report).documents["train"]) <= 3
-    assert {"malformed document", "malformed label", "malformed pair", "damaged file"} & set(report.left_out)
+    assert 0 < len(load(folder, ["train"], report=lenient).documents["train"]) <= 3
+    assert {"malformed document", "malformed label", "malformed pair", "damaged file"} & set(lenient.left_out)
 
 
-def test_filtered_pairs_are_not_labels(write, load):
+def test_filtered_pairs_are_not_labels(write, load, report):
     texts = {"trn_X.txt": "x\ny\nz\n", "Y.txt": "Mice\nRats\n", "trn_X_Y.txt": "3 2\n0:1 1:1\n0:1\n0:1\n"}
     folder = write(texts | {"filter_labels_train.txt": "0 1\n0 1\n1 0\n"})
-    report = ReadReport()
     train = load(folder, ["train"], report=report).documents["train"]
     assert (train["id"], train["labels"], train["excluded"]) == (["0", "2"], [["0"], ["0"]], [["1"], []])
     assert report.left_out == {"without labels": 1}

@@ -3,13 +3,8 @@
 import json
 import random
 
-NAMES = {
-    "heart": "heart failure",
-    "milk": "human milk",
-    "iron": "iron",
-    "kidney": "kidneys",
-    "cardiac": "cardiac output",
-}
+NAMES = {"heart": "heart failure", "milk": "human milk", "iron": "iron", "kidney": "kidneys"}
+NAMES |= {"cardiac": "cardiac output"}
 WORDS = {
     "heart": "heart failing cardiac output ventricle",
     "milk": "milk breast human feeding",
@@ -35,9 +30,8 @@ def write_lines(path, rows):
 
 
 def write_documents(path, number, labels=SEEN, seed=1):
-    write_lines(
-        path, ({"text": " ".join(words), "labels": gold} for words, gold in draw_documents(number, labels, seed))
-    )
+    documents = draw_documents(number, labels, seed)
+    write_lines(path, ({"text": " ".join(words), "labels": gold} for words, gold in documents))
 
 
 def write_records(path, number, labels=SEEN, seed=1, **fields):

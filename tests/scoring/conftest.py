@@ -13,12 +13,10 @@ def saved(tmp_path, make_model):
 
 
 @pytest.fixture
-def write_rows(tmp_path):
+def write_rows(write):
     """Writes rows as JSON lines; those that are text as they are."""
 
-    def write(rows, name="texts.jsonl"):
-        path = tmp_path / name
-        path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
-        return path
+    def write_lines(rows, name="texts.jsonl"):
+        return write(name, "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
 
-    return write
+    return write_lines

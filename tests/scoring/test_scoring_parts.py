@@ -72,10 +72,9 @@ def test_rows_that_cannot_be_scored_are_rejected_with_the_reason(scorer, write_r
     (name,) = run.parts
     assert [row["id"] for row in rows_of(run.part(name))] == ["0", "9"]
     reasons = [json.loads(line)["reason"] for line in run.rejected(name).read_text().splitlines()]
-    for reason, expected in zip(
-        reasons, ["line 2: not JSON", "got [5]", "no column 'text'", "", "line 6"], strict=True
-    ):
-        assert expected in reason
+    expected = ["line 2: not JSON", "got [5]", "no column 'text'", "", "line 6"]
+    for reason, part in zip(reasons, expected, strict=True):
+        assert part in reason
 
 
 def test_a_part_without_valid_rows_is_an_error(scorer, write_rows, tmp_path):

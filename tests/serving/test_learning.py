@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 import pytest
 from fastapi.testclient import TestClient
 
-from hf_gile import LabelScoringPipeline
 from hf_gile.serving import Learner, Suggester, describe, make_app
 from hf_gile.serving.learning import JOURNAL
 
@@ -15,15 +14,15 @@ TEXTS = (MILK, "Iron in blood of rats.", "The heart failed.")
 
 
 @pytest.fixture
-def serve(make_model, tmp_path):
+def serve(make_pipe, tmp_path):
     """Starts a service that learns, after the one before."""
     started = []
 
     def start(*kinds, uri_prefix="", **options):
         if started:
             started.pop().close()
-        model, processor = make_model(*kinds, problem_type=options.pop("problem_type", None))
-        pipe = LabelScoringPipeline(model=model, processor=processor)
+        kind, layer = kinds or ("wan", "gile")
+        pipe = make_pipe(kind, options.pop("problem_type", None), output_layer=layer)
         started.append(Learner(pipe, tmp_path / "learned", **options))
         suggester = Suggester(pipe, uri_prefix, started[0])
         return TestClient(make_app(suggester, PROJECT, learn=suggester.learn))
@@ -83,11 +82,10 @@ def test_a_later_correction_replaces_an_earlier_correction_of_the_text(serve):
     assert scores(client, MILK) == pytest.approx(before, abs=1e-6)
 
 
-def test_a_journal_may_have_labels_that_are_gone_but_no_damage(serve, tmp_path):
+def test_a_journal_may_have_labels_that_are_gone_but_no_damage(serve, write):
     client = serve()
     before = scores(client, MILK)
-    journal = tmp_path / "learned" / JOURNAL
-    journal.write_text('{"text": "a", "labels": ["gone"]}\n')
+    journal = write(f"learned/{JOURNAL}", '{"text": "a", "labels": ["gone"]}\n')
     assert scores(serve(), MILK) == pytest.approx(before, abs=1e-6)
     journal.write_text('{"text": "a"}\n')
     with pytest.raises(ValueError, match=rf"{JOURNAL}, line 1 is not a correction"):
@@ -146,11 +144,10 @@ def test_a_failed_write_leaves_the_journal_as_it_was(serve, tmp_path, monkeypatc
     assert scores(client, TEXTS[1]) == learned
 
 
-def test_a_folder_has_one_service(serve, make_model, tmp_path):
+def test_a_folder_has_one_service(serve, make_pipe, tmp_path):
     serve()
-    model, processor = make_model()
     with pytest.raises(ValueError, match="is in use by another service"):
-        Learner(LabelScoringPipeline(model=model, processor=processor), tmp_path / "learned")
+        Learner(make_pipe(), tmp_path / "learned")
 
 
 def test_uris_have_the_prefix_of_the_service(serve):

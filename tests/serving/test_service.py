@@ -11,7 +11,6 @@ import pytest
 from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry, Histogram
 
-from hf_gile import LabelScoringPipeline
 from hf_gile.serving import Limits, Suggester, Suggestion, describe, make_app
 from hf_gile.serving.guard import Guard
 
@@ -24,9 +23,8 @@ PLAIN = {"Content-Type": "text/plain"}
 
 
 @pytest.fixture
-def pipe(make_model):
-    model, processor = make_model()
-    return LabelScoringPipeline(model=model, processor=processor)
+def pipe(make_pipe):
+    return make_pipe(problem_type=None)
 
 
 class Fake:
@@ -200,10 +198,8 @@ def test_too_many_requests_of_a_client_are_refused():
     async def ask():
         seconds = Histogram("a", "b", ["c", "d", "e"], registry=CollectorRegistry())
         guard = Guard(app, Limits(requests=2), seconds)
-        scopes = [
-            {"type": "http", "method": "POST", "path": SUGGEST, "client": (client, 5)}
-            for client in ("10.0.0.1",) * 3 + ("10.0.0.2",)
-        ]
+        post = {"type": "http", "method": "POST", "path": SUGGEST}
+        scopes = [post | {"client": (client, 5)} for client in ("10.0.0.1",) * 3 + ("10.0.0.2",)]
         tasks = [asyncio.create_task(guard(scope, receive, send)) for scope in scopes]
         while not statuses:
             await asyncio.sleep(0)

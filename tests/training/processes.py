@@ -30,26 +30,16 @@ DOCUMENTS = 8
 def make_model(mode):
     torch.manual_seed(0)
     tokenizer = build_tokenizer(NAMES, min_count=1)
-    single = "softmax" in mode
-    config = GileConfig(
-        vocab_size=len(tokenizer),
-        embedding_size=5,
-        hidden_size=7,
-        joint_size=11,
-        joint_act="tanh",
-        num_labels=len(NAMES),
-        problem_type="single_label_classification" if single else "multi_label_classification",
-    )
+    sizes = {"embedding_size": 5, "hidden_size": 7, "joint_size": 11, "joint_act": "tanh"}
+    problem_type = f"{'single' if 'softmax' in mode else 'multi'}_label_classification"
+    config = GileConfig(vocab_size=len(tokenizer), num_labels=len(NAMES), problem_type=problem_type, **sizes)
     model = GileForSequenceClassification(config)
     model.set_labels(LabelSet.from_names(NAMES), GileProcessor.for_config(tokenizer, config))
     return model.double().train()
 
 
 def make_loss(mode):
-    return GileLoss(
-        chunk_size=0 if "logits" in mode else 4,
-        share_labels="shared" in mode,
-    )
+    return GileLoss(chunk_size=0 if "logits" in mode else 4, share_labels="shared" in mode)
 
 
 def join_processes(mode):
@@ -95,16 +85,15 @@ def train(mode):
         if "single" not in mode:
             distributed.all_reduce(losses[-1])
             losses[-1] /= size
-    weights = {
-        name: tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-        for name, tensor in model.state_dict().items()
-    }
-    weights["losses"] = torch.stack(losses)
+    weights = {"losses": torch.stack(losses)}
+    for name, tensor in model.state_dict().items():
+        weights[name] = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
     return rank, {name: tensor.cpu().contiguous() for name, tensor in weights.items()}
 
 
 def train_with_trainer(mode):
     """Trains two steps with 8 and 5 documents: with two processes 4 and 4, then 4 and 1."""
+    quiet = {"save_strategy": "no", "report_to": "none", "disable_tqdm": True, "use_cpu": True}
     arguments = TrainingArguments(
         "unused",
         per_device_train_batch_size=8 if "single" in mode else 4,
@@ -113,10 +102,7 @@ def train_with_trainer(mode):
         optim="sgd",
         learning_rate=0.1,
         accelerator_config={"even_batches": False},  # otherwise documents are repeated in the last batch
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-        use_cpu=True,
+        **quiet,
     )
     assert arguments.world_size == (1 if "single" in mode else 2)
     model = make_model(mode)

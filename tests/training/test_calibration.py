@@ -56,13 +56,10 @@ def scripted(make_model):
         model = Scripted(tiny.config)
         model.set_labels(labels, processor)
         model.table = logits
-        padded = read_batch(logits, gold)[1]
-        documents = torch.arange(len(logits))[:, None]
-        batches = [
-            {"input_ids": documents[start : start + 32], "labels": padded[start : start + 32]}
-            for start in range(0, len(logits), 32)
-        ]
-        return model, batches
+        padded = read_batch(logits, gold)[1].split(32)
+        documents = torch.arange(len(logits))[:, None].split(32)
+        pairs = zip(documents, padded, strict=True)
+        return model, [{"input_ids": ids, "labels": labels} for ids, labels in pairs]
 
     return make
 
@@ -185,11 +182,9 @@ def test_batches_without_gold_labels_are_refused_without_changes(scripted):
     model.train()
     calibrate(model, batches, method="platt")
     before = model.config.calibration, model.config.thresholds, model.label_set
+    out_of_range = {"input_ids": torch.zeros(1, 1).long(), "labels": torch.tensor([[17]])}
     for bad, message in [
-        (
-            [{"input_ids": torch.zeros(1, 1).long(), "labels": torch.tensor([[17]])}],
-            "labels has index 17, but there are 17 labels",
-        ),
+        ([out_of_range], "labels has index 17, but there are 17 labels"),
         ([batch | {"labels": torch.full((len(batch["labels"]), 1), -100)} for batch in batches], "none of the 307 doc"),
         ([batches[0] | {"labels": torch.tensor([[1]])}], "labels must have a row for each of the 32 documents"),
     ]:
@@ -290,15 +285,10 @@ def test_documents_with_few_unseen_labels_keep_the_unseen_calibration(scripted):
     calibrate(alone, batches, method="platt")
     figures = calibrate(model, batches, method="platt")
     assert figures["note"].endswith("so unseen labels keep theirs")
-    assert model.config.calibration == {
-        "seen": alone.config.calibration["seen"],
-        "unseen": calibration["unseen"],
-    }
-    assert model.config.thresholds == {
-        "seen": alone.config.thresholds["seen"],
-        "unseen": thresholds["unseen"],
-    }
-    assert alone.config.calibration["seen"] != calibration["seen"]
+    ours, of_alone = model.config, alone.config
+    assert ours.calibration == {"seen": of_alone.calibration["seen"], "unseen": calibration["unseen"]}
+    assert ours.thresholds == {"seen": of_alone.thresholds["seen"], "unseen": thresholds["unseen"]}
+    assert of_alone.calibration["seen"] != calibration["seen"]
 
 
 @pytest.mark.parametrize(("documents", "single"), [(0, False), (49, False), (49, True), (60, True)])

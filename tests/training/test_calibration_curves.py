@@ -45,10 +45,8 @@ def test_a_fit_on_counts_equals_logistic_regression_on_all_cells(cells):
     ours = fit_calibration("platt", VALUES, *counted(logits, gold))
     positive, negative = (gold.sum() + 1) / (gold.sum() + 2), 1 / ((~gold).sum() + 2)
     shares = np.where(gold, positive, negative)  # Platt's targets, as weights of both outcomes
-    twice = np.concatenate([logits, logits])[:, None]
-    theirs = LogisticRegression(C=np.inf, tol=1e-10).fit(
-        twice, np.arange(len(twice)) < len(logits), np.concatenate([shares, 1 - shares])
-    )
+    twice, outcomes = np.concatenate([logits, logits])[:, None], np.repeat([True, False], len(logits))
+    theirs = LogisticRegression(C=np.inf, tol=1e-10).fit(twice, outcomes, np.concatenate([shares, 1 - shares]))
     # Rounding changes logits by at most 2^-12 of their size; the prior weighs less than one of 898 gold labels.
     assert ours["scale"] == pytest.approx(theirs.coef_[0, 0], rel=2e-3)
     assert ours["scale"] < 0.5

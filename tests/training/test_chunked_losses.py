@@ -43,9 +43,8 @@ class Problem(nn.Module):
         return LOSSES[loss](logits, multi_hot(gold, L), weights) * B
 
     def chunks(self):
-        return LabelChunks(
-            self.encode, [self.label_words, self.residual], [self.words.weight, *self.project.parameters()]
-        )
+        parameters = [self.words.weight, *self.project.parameters()]
+        return LabelChunks(self.encode, [self.label_words, self.residual], parameters)
 
     def chunked(self, loss, gold, weights=None, excluded=None, chunk_size=4):
         return chunked_loss(loss, self.texts, gold, self.chunks(), self.bias, chunk_size, weights, excluded)
@@ -53,10 +52,8 @@ class Problem(nn.Module):
     def with_gradients(self, loss):
         self.zero_grad()
         (3 * loss).backward()
-        return {
-            "loss": loss.detach().double(),
-            **{name: parameter.grad.double() for name, parameter in self.named_parameters()},
-        }
+        gradients = {name: parameter.grad.double() for name, parameter in self.named_parameters()}
+        return {"loss": loss.detach().double(), **gradients}
 
 
 def weights_of(kind, gold):
@@ -71,18 +68,12 @@ def weights_of(kind, gold):
     return torch.rand(*shape[kind], dtype=torch.float64) + 0.5 if kind else None
 
 
+PLAIN = [(None, None, 1), (None, EXCLUDED, 100)]
+WEIGHTED = [("shared", EXCLUDED, 4), ("individual", None, 4), ("zeros", EXCLUDED, 23)]
+
+
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize(
-    ("weights", "excluded", "chunk_size"),
-    [
-        (None, None, 1),
-        (None, EXCLUDED, 100),
-        ("shared", EXCLUDED, 4),
-        ("individual", None, 4),
-        ("zeros", EXCLUDED, 23),
-    ],
-    ids=["plain", "some excluded", "shared", "individual", "zeros"],
-)
+@pytest.mark.parametrize(("weights", "excluded", "chunk_size"), [*PLAIN, *WEIGHTED])
 def test_values_and_gradients_equal_the_loss_with_logits(loss, chunk_size, weights, excluded):
     problem = Problem()
     gold = GOLD[loss]

@@ -57,12 +57,8 @@ SEVERAL = {
 )
 def test_a_chunked_step_equals_the_step_with_logits(make_model, output_layer, label_encoder_type, options):
     sizes = {"hidden_size": 7} if output_layer in ("only_label", "only_input") else {}
-    model, processor = make_model(
-        output_layer=output_layer,
-        label_encoder_type=label_encoder_type,
-        problem_type=MULTI,
-        **sizes,
-    )
+    fields = {"output_layer": output_layer, "label_encoder_type": label_encoder_type}
+    model, processor = make_model(problem_type=MULTI, **fields, **sizes)
     assert_same_step(model, processor(TEXTS, return_tensors="pt"), **{"labels": GOLD} | options)
 
 
@@ -84,22 +80,13 @@ def test_single_label_softmax_works_in_chunks(make_model):
     ids=str,
 )
 def test_chunks_cover_only_labels_of_the_language(fields):
-    labels = LabelSet(
-        [Label(f"e{i}", name, language="english") for i, name in enumerate(["milk", "iron", "heart"])]
-        + [Label(f"g{i}", name, language="german") for i, name in enumerate(["Milch", "Eisen", "Herz", "Blut"])]
-    )
+    names = {"english": ["milk", "iron", "heart"], "german": ["Milch", "Eisen", "Herz", "Blut"]}
+    labels = LabelSet(Label(name, name, language=language) for language in names for name in names[language])
     texts = {"english": ["milk and iron", "heart"], "german": ["Milch und Eisen", "Herz und Blut"]}
     tokenizer = build_tokenizer(texts, label_texts={}, min_count=1)
     torch.manual_seed(0)
-    config = GileConfig(
-        vocab_size=len(tokenizer),
-        languages=["english", "german"],
-        embedding_size=7,
-        hidden_size=5,
-        num_labels=7,
-        problem_type=MULTI,
-        **fields,
-    )
+    sizes = {"vocab_size": len(tokenizer), "embedding_size": 7, "hidden_size": 5, "num_labels": 7}
+    config = GileConfig(languages=[*names], problem_type=MULTI, **sizes, **fields)
     processor = GileProcessor.for_config(tokenizer, config)
     model = GileForSequenceClassification(config)
     model.set_labels(labels, processor)

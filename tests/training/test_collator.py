@@ -5,10 +5,8 @@ from datasets import Dataset
 from hf_gile import GileProcessor, LabelSet
 from hf_gile.training import GileDataCollator, LabelSampler, encode_dataset
 
-ROWS = {
-    "text": ["Breast milk and iron.", "The heart. Blood!", ""],
-    "labels": [["Iron", "Milk, Human"], ["Blood"], []],
-}
+TEXTS = ["Breast milk and iron.", "The heart. Blood!", ""]
+ROWS = {"text": TEXTS, "labels": [["Iron", "Milk, Human"], ["Blood"], []]}
 
 
 @pytest.fixture

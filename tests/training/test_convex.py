@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from answers import logits_of
 from datasets import Dataset
 from sklearn.linear_model import LogisticRegression
 from torch.nn import functional
@@ -397,11 +398,9 @@ def make(save_text_encoder, make_pretrained):
 
 
 @pytest.mark.usefixtures("short_search")
-@pytest.mark.parametrize(
-    ("problem_type", "lexical"), [("single_label_classification", False), ("multi_label_classification", True)]
-)
-def test_a_fitted_model_scores_like_the_fit(make, monkeypatch, problem_type, lexical):
-    model, processor, parts = make(problem_type, lexical=lexical)
+@pytest.mark.parametrize(("kind", "lexical"), [("single", False), ("multi", True)])
+def test_a_fitted_model_scores_like_the_fit(make, monkeypatch, kind, lexical):
+    model, processor, parts = make(f"{kind}_label_classification", lexical=lexical)
     heads = []
 
     def fit(*arguments):
@@ -427,7 +426,7 @@ def test_a_fitted_model_scores_like_the_fit(make, monkeypatch, problem_type, lex
     assert model.gile.label_rows.weight.any(1).tolist() == [True, True, True, False]
     assert model.config.term_weights == head.term_weights
     assert ("match" in head.term_weights["seen"]) == lexical
-    if "single" in problem_type:
+    if kind == "single":
         gold = torch.tensor(parts["train"]["labels"])[:, 0]
         assert (logits[:, :3].argmax(1) == gold).float().mean() > 0.7
 
@@ -444,11 +443,9 @@ def test_a_model_gets_the_output_layer_that_was_fitted(make, monkeypatch, tmp_pa
     layers = model.config.output_layer, model.config.joint_size, model.config.joint_act
     assert layers == (("bilinear", 500, "relu") if pull is None else ("gile", 12, "tanh"))
     inputs = GileDataCollator(processor)(list(parts["train"]))
-    with torch.no_grad():
-        expected = model(**inputs).logits
-        model.save_pretrained(tmp_path)
-        loaded = type(model).from_pretrained(tmp_path).eval()
-        torch.testing.assert_close(loaded(**inputs).logits, expected)
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path).eval()
+    torch.testing.assert_close(logits_of(loaded, inputs), logits_of(model, inputs))
 
 
 @pytest.mark.parametrize("fields", [{"output_layer": "only_input"}, {"cosine_score": False}])
@@ -479,11 +476,10 @@ def test_on_large_data_some_documents_are_encoded_and_all_have_words(make, tmp_p
     model, processor, parts = make("multi_label_classification", lexical=True)
     rows = parts["train"].remove_columns("pooled_embeds")
     some = _pool_sample(rows, model, processor, bf16=False, number=9)
-    is_read = torch.tensor(some["pooled_embeds"]).any(1)
+    sampled, every = (torch.tensor(part["pooled_embeds"]) for part in (some, parts["train"]))
+    is_read = sampled.any(1)
     assert is_read.sum() == 9
-    torch.testing.assert_close(
-        torch.tensor(some["pooled_embeds"])[is_read], torch.tensor(parts["train"]["pooled_embeds"])[is_read]
-    )
+    torch.testing.assert_close(sampled[is_read], every[is_read])
     fit_convex(model, {**parts, "train": some})
     assert model.config.term_weights["seen"]["words"] >= 0
     assert model.gile.label_rows.bias.bool().tolist() == [True, True, True, False]
@@ -515,8 +511,7 @@ def test_labels_of_nearby_training_documents_count(make, tmp_path):
         alone = {term: float(term == "words") for term in (*weights["seen"], "offset")}
         weights |= {"seen": alone, "rare": alone}
     batch = GileDataCollator(processor)(list(parts["validation"]))
-    with torch.no_grad():
-        logits, without = model(**batch).logits, plain(**batch).logits
+    logits, without = logits_of(model, batch), logits_of(plain, batch)
     h = functional.normalize(torch.tensor(parts["train"]["pooled_embeds"]), dim=-1)
     centred = functional.normalize(h - h.mean(0), dim=-1)
     powers = (centred[::2] @ centred.T).clamp(min=0).pow(6)
@@ -536,9 +531,8 @@ def test_labels_of_nearby_training_documents_count(make, tmp_path):
     texts = TEXTS[::2]
     pipe = LabelScoringPipeline(model=loaded, processor=processor)
     by_model = [answer["scores"] for answer in pipe(texts, top_k=4)]
-    by_index = [
-        answer["scores"] for answer in pipe(texts, LabelIndex.from_pretrained(tmp_path / "index", loaded), top_k=4)
-    ]
+    reloaded = LabelIndex.from_pretrained(tmp_path / "index", loaded)
+    by_index = [answer["scores"] for answer in pipe(texts, reloaded, top_k=4)]
     torch.testing.assert_close(torch.tensor(by_index), torch.tensor(by_model))
     torch.testing.assert_close(torch.tensor(by_model), logits.sigmoid().sort(descending=True)[0], atol=1e-4, rtol=1e-4)
     with_metric, gold = LabelMetrics(4), {"labels": batch["labels"]}

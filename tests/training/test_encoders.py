@@ -56,10 +56,8 @@ def write_e5(path, change=lambda content: content):
         if of_bits:
             halves = draw.integers(0, 16, (number // 32, 32), np.uint8)
             scales = draw.uniform(0.01, 0.1, number // 32).astype("<f2")
-            data_of_tensor = b"".join(
-                scale.tobytes() + (row[:16] | row[16:] << 4).tobytes()
-                for scale, row in zip(scales, halves, strict=True)
-            )
+            rows = zip(scales, halves[:, :16] | halves[:, 16:] << 4, strict=True)
+            data_of_tensor = b"".join(scale.tobytes() + row.tobytes() for scale, row in rows)
             weights[name] = ((halves.astype(float) - 8) * scales[:, None]).reshape(shape)
         else:
             weights[name] = draw.normal(size=shape).astype("<f4")
@@ -69,9 +67,8 @@ def write_e5(path, change=lambda content: content):
     text = [piece.encode() for piece in PIECES]
     starts = np.cumsum([0, *map(len, text)]).tolist()
     head = struct.pack("<4si7ifi", b"E5S1", 1, *SIZES.values(), 1e-12, 32)
-    head += struct.pack(
-        f"<5iQ{len(starts)}I{len(text)}f", len(text), 0, 2, 1, 3, starts[-1], *starts, *[-2.0] * len(text)
-    )
+    form = f"<5iQ{len(starts)}I{len(text)}f"
+    head += struct.pack(form, len(text), 0, 2, 1, 3, starts[-1], *starts, *[-2.0] * len(text))
     head += b"".join(text) + struct.pack("<iI3s", 5, 3, b"map") + struct.pack("<i", len(table))
     data_start = len(head) + sum(2 + len(name) + 21 for name, *_ in table)
     for name, kind, number, start, size in table:

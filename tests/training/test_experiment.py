@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from answers import logits_of
 from datasets import Dataset
 from papers.unit_runs import first_columns
 from papers.unseen_weights import weigh_unseen
@@ -44,13 +45,10 @@ def make(args, tmp_path):
         model, processor = GileForSequenceClassification(config), GileProcessor.for_config(tokenizer, config)
         model.set_labels(labels, processor)
         model.loss_function = GileLoss()
-        rows = {"train": names[:3] * 20, "validation": names * 5, "test": names[:3] * 5}
-        parts = {
-            part: Dataset.from_dict(
-                {"text": [f"a {WORDS[name]} thing" for name in chosen], "labels": [[n] for n in chosen]}
-            )
-            for part, chosen in rows.items()
-        }
+        parts = {}
+        for part, chosen in {"train": names[:3] * 20, "validation": names * 5, "test": names[:3] * 5}.items():
+            rows = [{"text": f"a {WORDS[name]} thing", "labels": [name]} for name in chosen]
+            parts[part] = Dataset.from_list(rows)
         encoded = encode_parts(TextTask(parts, labels), model, processor)
         run = run_arguments(args, tmp_path / "epochs", "eval_validation_seen_average_precision")
         sampler = LabelSampler(4, num_negatives=2, columns=range(3))
@@ -72,9 +70,8 @@ def test_an_experiment_fits_calibrates_tests_and_saves(make, args, tmp_path):
     assert (report.dataset, report.documents, len(report.labels)) == ("colours", 15, 3)
     assert report.metrics["average_precision"] == 1.0
     assert report.metrics["micro_f1"] == 1.0
-    assert {"precision_at_1", "recall_at_3", "psp_at_1", "uncalibrated_expected_calibration_error"} <= set(
-        report.metrics
-    )
+    others = {"precision_at_1", "recall_at_3", "psp_at_1", "uncalibrated_expected_calibration_error"}
+    assert others <= set(report.metrics)
     assert weigh_unseen(experiment) == {}  # the model has no code of words
     save_model(experiment.trainer, tmp_path / "model")
     saved = {path.name for path in (tmp_path / "model").iterdir()}
@@ -87,10 +84,8 @@ def test_an_experiment_fits_calibrates_tests_and_saves(make, args, tmp_path):
 def test_the_calibration_is_printed_in_a_line_for_each_group(make):
     lines, experiment = [], make()
     say_calibration(experiment.calibrate("platt"), lines.append, has_unseen=True)
-    assert re.fullmatch(
-        r"  seen labels, 20 documents left out: calibration error of the best labels \d+\.\d -> \d.+, threshold 0.+",
-        lines[0],
-    )
+    seen = r"  seen labels, 20 documents left out: calibration error of the best labels \d+\.\d -> \d.+, threshold 0.+"
+    assert re.fullmatch(seen, lines[0])
     assert lines[1].startswith("  5 documents have unseen labels, 5 in total: too few to fit")
     assert len(lines) == 2
     experiment.parts["validation"] = experiment.parts["test"]
@@ -109,8 +104,7 @@ def test_without_calibration_the_tuned_thresholds_are_stored(make):
     rows = experiment.parts["validation"]
     experiment.model.eval()
     batch = GileDataCollator(experiment.processor)([rows[row] for row in range(len(rows))])
-    with torch.no_grad():
-        logits = experiment.model(**batch).logits[:, :3]
+    logits = logits_of(experiment.model, batch)[:, :3]
     gold = batch["labels"].masked_fill(batch["labels"] > 2, -100)
     tuner = ThresholdTuner(3)
     tuner.update(logits, gold)

@@ -14,9 +14,8 @@ def make_trainer(arguments):
         texts = ["breast milk", "iron in blood", "the heart"]
         words = processor(texts)["input_ids"]
         rows = [{"input_ids": ids, "labels": gold} for ids, gold in zip(words, labels, strict=True)]
-        smoothed = arguments(
-            label_smoothing_factor=0.1, per_device_train_batch_size=3, max_steps=1, remove_unused_columns=False
-        )
+        step = {"per_device_train_batch_size": 3, "max_steps": 1, "remove_unused_columns": False}
+        smoothed = arguments(label_smoothing_factor=0.1, **step)
         return Trainer(model, smoothed, train_dataset=rows, data_collator=GileDataCollator(processor, **options))
 
     return make
@@ -31,22 +30,21 @@ def test_single_label_smoothing_equals_torch(make_trainer, make_model):
     trainer.train()
 
 
-@pytest.mark.parametrize(
-    ("problem_type", "loss", "labels", "sampled"),
-    [
-        (None, label_loss, [[1, 2], [2], []], False),
-        (None, label_loss, [1, 2, 0], False),
-        ("single_label_classification", GileLoss(), [1, 2, 0], True),
-        ("single_label_classification", GileLoss(chunk_size=2), [1, 2, 0], False),
-    ],
-    ids=["several labels", "single labels", "sampled", "chunks"],
-)
-def test_label_smoothing_refuses_losses_that_it_would_replace(
-    make_trainer, make_model, problem_type, loss, labels, sampled
-):
+SINGLE, SAMPLER = "single_label_classification", LabelSampler(5, 1)
+LOSSES = {
+    "several labels": (None, label_loss, [[1, 2], [2], []], None),
+    "single labels": (None, label_loss, [1, 2, 0], None),
+    "sampled": (SINGLE, GileLoss(), [1, 2, 0], SAMPLER),
+    "chunks": (SINGLE, GileLoss(chunk_size=2), [1, 2, 0], None),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_label_smoothing_refuses_losses_that_it_would_replace(make_trainer, make_model, name):
+    problem_type, loss, labels, sampler = LOSSES[name]
     model, processor = make_model(problem_type=problem_type)
     model.loss_function = loss
-    trainer = make_trainer(model, processor, labels, label_sampler=LabelSampler(5, 1) if sampled else None)
+    trainer = make_trainer(model, processor, labels, label_sampler=sampler)
     with pytest.raises(ValueError, match=r"or model\.loss_function: set label_smoothing_factor=0"):
         trainer.train()
 

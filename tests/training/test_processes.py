@@ -12,14 +12,8 @@ from safetensors.torch import load_file
 
 pytestmark = pytest.mark.slow
 
-MODES = [
-    "ddp-whole-sigmoid",
-    "ddp-shared-sigmoid",
-    "ddp-shared-softmax",
-    "fsdp-whole-softmax",
-    "fsdp-shared-sigmoid",
-    "fsdp-shared-softmax",
-]
+MODES = ["ddp-whole-sigmoid", "ddp-shared-sigmoid", "ddp-shared-softmax"]
+MODES += ["fsdp-whole-softmax", "fsdp-shared-sigmoid", "fsdp-shared-softmax"]
 
 
 def run(*arguments):

@@ -127,11 +127,9 @@ def test_separately_calibrated_unseen_labels_are_raised_at_little_cost():
     ],
 )
 def test_the_line_of_a_calibration_says_what_it_is_worth(figures, says):
-    errors = {
-        f"unseen_{top}expected_calibration_error_{when}": figures[when]
-        for top in ("", "top_5_")
-        for when in ("before", "after")
-    }
+    fitted = {"documents": 9, "unseen_raised": figures.get("raised", 0.0)}
+    for name in ("expected_calibration_error", "top_5_expected_calibration_error"):
+        fitted |= {f"unseen_{name}_{when}": figures[when] for when in ("before", "after")}
     lines = []
-    say_calibration({**errors, "documents": 9, "unseen_raised": figures.get("raised", 0.0)}, lines.append)
+    say_calibration(fitted, lines.append)
     assert says in lines[0]

@@ -78,9 +78,8 @@ def test_held_out_labels_are_reproducible_and_follow_seen_labels():
 
 
 def test_labels_are_read_by_name_or_with_synonyms_but_stay_distinct():
-    labels = LabelSet(
-        [Label("1", "iron", "a metal", synonyms=("ferrum", "Fe")), Label("2", "a", "one"), Label("3", "a", "other")]
-    )
+    iron = Label("1", "iron", "a metal", synonyms=("ferrum", "Fe"))
+    labels = LabelSet([iron, Label("2", "a", "one"), Label("3", "a", "other")])
     assert as_read(labels, "name").texts == ["iron", "a: one", "a: other"]
     assert as_read(labels, "synonyms").texts == ["iron: ferrum; Fe", "a: one", "a: other"]
     assert as_read(labels, "definitions") is labels

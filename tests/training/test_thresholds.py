@@ -88,13 +88,10 @@ def test_excluded_labels_are_never_predicted(dtype):
         assert tuned(masked, gold) == expected
 
 
-@pytest.mark.parametrize(
-    ("scores", "gold"),
-    [
-        (torch.zeros(3, 5), torch.full((3, 1), -100)),
-        (torch.tensor([[1.0, -torch.inf]]), torch.tensor([[1]])),
-    ],
-)
+UNREACHABLE = torch.tensor([[1.0, -torch.inf]]), torch.tensor([[1]])
+
+
+@pytest.mark.parametrize(("scores", "gold"), [(torch.zeros(3, 5), torch.full((3, 1), -100)), UNREACHABLE])
 def test_tuning_without_reachable_gold_labels_is_refused(scores, gold):
     with pytest.raises(ValueError, match="needs a gold label that is a candidate, got none"):
         tuned(scores, gold)

@@ -28,9 +28,8 @@ def test_without_weights_losses_equal_the_plain_losses(logits, name):
 
 def test_sampled_targets_equal_columns_of_the_full_targets():
     columns = torch.tensor([0, 2, 5, 11, 16])
-    torch.testing.assert_close(
-        multi_hot(gold_positions(LABELS, L, columns), len(columns)), multi_hot(LABELS, L)[:, columns]
-    )
+    sampled = multi_hot(gold_positions(LABELS, L, columns), len(columns))
+    torch.testing.assert_close(sampled, multi_hot(LABELS, L)[:, columns])
 
 
 @pytest.mark.parametrize("columns", [[0, 2], [0, 2, 5, 15]], ids=["past the end", "in between"])
@@ -44,9 +43,8 @@ def test_softmax_weights_equal_repeated_columns(logits):
     targets = multi_hot(torch.tensor([[0], [1], [0]]), 3)
     repeated = torch.cat([logits[:, :3], logits[:, 2:3], logits[:, 2:3]], dim=1)
     padded = torch.nn.functional.pad(targets, (0, 2))
-    torch.testing.assert_close(
-        cross_entropy(logits[:, :3], targets, torch.tensor([1.0, 1.0, 3.0])), cross_entropy(repeated, padded)
-    )
+    weighted = cross_entropy(logits[:, :3], targets, torch.tensor([1.0, 1.0, 3.0]))
+    torch.testing.assert_close(weighted, cross_entropy(repeated, padded))
 
 
 # Four documents: all weights 1, 0 except for gold labels, all 0, and labels that are not candidates.

@@ -19,9 +19,8 @@ def documents(number=40, seed=0):
 
 def regression_of(texts):
     counted = map(count_features, texts)
-    return WordRegression(
-        feature_counts({"lexical_ids": list(row), "lexical_counts": list(row.values())} for row in counted)
-    )
+    rows = ({"lexical_ids": list(row), "lexical_counts": list(row.values())} for row in counted)
+    return WordRegression(feature_counts(rows))
 
 
 def weigh_counts(text):
