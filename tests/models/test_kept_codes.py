@@ -207,10 +207,15 @@ def test_least_recently_used_codes_are_evicted_first():
     cache = LabelCache(max_bytes=60)
     computed = []
     for name in "abcadacb":  # a codes' size is 20
-        compute = lambda name=name: computed.append(name) or torch.zeros(1, 5)  # noqa: E731
-        assert cache.codes((LabelSet.from_names([name]),), ("model",), compute).shape == (1, 5)
+        codes = cache.codes((LabelSet.from_names([name]),), ("model",), partial(computed_codes, computed, name))
+        assert codes.shape == (1, 5)
     assert computed == ["a", "b", "c", "d", "b"]
     assert (len(cache._codes), cache.num_bytes) == (3, 60)
+
+
+def computed_codes(computed, name):
+    computed.append(name)
+    return torch.zeros(1, 5)
 
 
 def test_threads_get_their_codes_within_the_limit_of_memory():

@@ -86,7 +86,11 @@ def test_scores_of_many_labels_are_computed_in_blocks_of_documents(monkeypatch):
     choice = Choice(top_k=11, threshold=torch.rand(101), seen=torch.rand(101) < 0.5, calibration=CALIBRATIONS["spline"])
     at_once = best_labels(text_codes, codes, 0.5, choice)
     sizes = []
-    counted = lambda texts, *rest: sizes.append(len(texts)) or compute_scores(texts, *rest)  # noqa: E731
+
+    def counted(texts, *rest):
+        sizes.append(len(texts))
+        return compute_scores(texts, *rest)
+
     monkeypatch.setattr(search_gile, "compute_scores", counted)
     monkeypatch.setattr(search_gile, "SCORES_AT_ONCE", 3 * 101)
     in_parts = best_labels(text_codes, codes, 0.5, choice)

@@ -79,7 +79,11 @@ def test_pieces_of_a_batch_are_encoded_in_blocks(pipe, monkeypatch):
     expected = pipe([LONG, SHORT, LONG * 7], CANDIDATES, long_texts="max", batch_size=3)
     monkeypatch.setattr(pipeline_gile, "_PIECES_AT_ONCE", 2)
     sizes, encode = [], pipe.model.gile.embed_texts
-    counted = lambda input_ids, **rest: sizes.append(len(input_ids)) or encode(input_ids, **rest)  # noqa: E731
+
+    def counted(input_ids, **rest):
+        sizes.append(len(input_ids))
+        return encode(input_ids, **rest)
+
     monkeypatch.setattr(pipe.model.gile, "embed_texts", counted)
     answers = pipe([LONG, SHORT, LONG * 7], CANDIDATES, long_texts="max", batch_size=3)
     assert sum(sizes) == sum(map(len, pipe.processor.pieces([LONG, SHORT, LONG * 7])))
