@@ -306,7 +306,8 @@ def test_a_prefix_that_all_columns_of_zeros_and_ones_share_is_no_part_of_labels(
     table = [{"topic_news": row % 2, "topic_fine arts": row % 3} for row in (0, 1, 3, 4)]
     labels, note = read(*table, columns=["topic_news", "topic_fine arts"])
     assert labels == [[], ["news", "fine arts"], ["news"], ["fine arts"]]
-    assert "zeros and ones a label, without their prefix 'topic_' (--separator none keeps it), such as" in note
+    read_as = "a column of zeros and ones a label, without their prefix 'topic_'"
+    assert f"{read_as} (--separator none keeps it), such as" in note
     assert read(*table, columns=["topic_news", "topic_fine arts"], separator="none")[0][2] == ["topic_news"]
 
 

@@ -56,6 +56,7 @@ TOKENIZER = [
     (lambda a: build_tokenizer(["a cat"], min_count=2), r"the vocabulary is empty.*min_count is 2"),
     (lambda a: build_tokenizer(vocabulary=["a", "b", "a"]), "contains 'a' more than once"),
 ]
+NO_CONFIG = "config must be a GileConfig, such as model.config, got GileForSequenceClassification"
 PROCESSOR = [
     (lambda a: a.processor(), "got neither"),
     (lambda a: a.processor(["a", 3]), r"text\[1\] must be a text, .* got int"),
@@ -64,7 +65,7 @@ PROCESSOR = [
     (lambda a: a.processor(label_text=["iron", " "]), r"label_text\[1\] must be a non-empty text"),
     (lambda a: a.processor(label_text={"a": "b"}), "label_text must be a list of label texts"),
     (lambda a: GileProcessor(5), "tokenizer must be a transformers tokenizer, got int"),
-    (lambda a: a.for_config(a.model), "config must be a GileConfig, such as model.config, got GileForSequenceClass"),
+    (lambda a: a.for_config(a.model), NO_CONFIG),
     (lambda a: a.for_config(GileConfig(vocab_size=5)), "create a config with vocab_size=len"),
     (lambda a: a.collate({"input_ids": [3]}), r"example 1 of the batch has no labels, only \['input_ids'\]"),
     (lambda a: a.pipe(a.labels), "got LabelSet instead of texts: .* labels as candidate_labels"),
