@@ -7,7 +7,7 @@ Each data set is ranked with the weights chosen on all other data sets, and comp
 encoder. It is ranked twice: "alone", and "centred" by the mean of 50 validation documents, which also say how rare
 words are. The weights of shared words are those with the largest gain in average precision relative to the cosine.
 Every data set has the same influence, and gains above a tenth count as a tenth, so that no data set pays for another.
-The mean is taken of all weights that gain within a thousandth of the most, since chance decides among them.
+The mean is taken of all weights whose gain is within a thousandth of the largest, since chance decides among them.
 Documents come from training parts: 200, or up to 1,000 if they are short. Of a large label set, the candidates are the
 labels of the documents and 500 others. Weights are also chosen on definitions of MeSH and WordNet (Debian's
 wordnet-base) and on tags of Debian packages.
@@ -78,7 +78,7 @@ ENOUGH = 1.1
 """Gains of a data set above this ratio are ignored."""
 
 AS_GOOD = 0.001
-"""Mean ratios that differ by less are as good as each other."""
+"""Choices whose mean ratios differ by less are equally good."""
 
 WEIGHTS = Path(__file__).parents[1] / "hf_gile" / "training" / "general_scorer.json"
 
@@ -210,7 +210,10 @@ def gains_of(example: Example, choices: Sequence[Choice]) -> Any:
 
 
 def best_choice(choices: Sequence[Choice], gains: dict[str, Any]) -> Choice:
-    """Returns the mean of the choices with about the largest mean gain; data sets weigh the same, of any tasks."""
+    """Returns the mean of all choices whose mean gain is within `AS_GOOD` of the largest.
+
+    Data sets weigh the same, regardless of their number of tasks.
+    """
     by_set: dict[str, list[Any]] = {}
     for name, ratios in gains.items():
         by_set.setdefault(set_of(name), []).append(np.minimum(ratios, ENOUGH))
@@ -443,8 +446,8 @@ This model scores any text against any labels, without training:
 
 h and e are the vectors of text and label under a pretrained encoder: all-MiniLM-L6-v2 for English,
 multilingual-e5-small for other languages. Each label is read twice, as it is and in "A text about {label}."; e is the
-mean. match and coverage measure the words that both share, weighted by their
-rarity, which is estimated from the tokenizer's vocabulary. m is the mean vector of documents like those to score.
+mean. match and coverage measure the words that both share, weighted by their rarity, which is estimated from the
+tokenizer's vocabulary. m is the mean vector of documents like those to score.
 Without such documents it is zero ("alone"); with them the scorer is "centred". a, b, c and d were chosen once per
 encoder. Nothing else was learned.
 
@@ -472,8 +475,8 @@ documents, or of up to 1,000 short documents.
 TABLES
 
 Documents come from training parts. `benchmarks/general_scorer.py` chooses the weights, measures them and writes this
-page; its first lines explain how. b and c gain most over the cosine, where gains above a tenth count as a tenth. a
-makes the probability that a softmax gives its best label match how often that label is right.
+page; its first lines explain how. b and c are the mean of those that gain most over the cosine, where gains above a
+tenth count as a tenth. a makes the probability that a softmax gives its best label match how often that label is right.
 
 ## Limits
 

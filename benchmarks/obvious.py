@@ -327,12 +327,12 @@ def page(results: Mapping[str, Any]) -> str:
 
 def commits(results: Mapping[str, Any]) -> str:
     """Says at which commits ours was measured."""
-    sets_of: dict[str, list[str]] = {}
+    families_at: dict[str, list[str]] = {}
     for family, sets in members(results).items():
-        own = {f"`{run['commit'][:8]}`" for name in sets for run in results[name].get("ours", {}).values()}
-        sets_of.setdefault(" and ".join(sorted(own)), []).append(family)
-    measured = [f"- {found}: {', '.join(families)}" for found, families in sets_of.items()]
-    return "\n".join(["Ours, nothing set, was measured at these commits:", "", *measured])
+        stamps = {f"`{run['commit'][:8]}`" for name in sets for run in results[name].get("ours", {}).values()}
+        families_at.setdefault(" and ".join(sorted(stamps)), []).append(family)
+    lines = [f"- {stamp}: {', '.join(families)}" for stamp, families in families_at.items()]
+    return "\n".join(["Ours, nothing set, was measured at these commits:", "", *lines])
 
 
 def members(results: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -43,8 +43,15 @@ def pieces():
     return BertTokenizer(vocab={piece: row for row, piece in enumerate(PIECES)})
 
 
-SIZES = {"vocab_size": 29, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2}
-SIZES |= {"intermediate_size": 17, "max_position_embeddings": 41, "initializer_range": 0.3}
+SIZES = {
+    "vocab_size": 29,
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 17,
+    "max_position_embeddings": 41,
+    "initializer_range": 0.3,
+}
 
 
 @pytest.fixture
