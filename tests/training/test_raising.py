@@ -71,7 +71,7 @@ def separable(lead, number=60):
 
 @pytest.mark.parametrize(
     ("one_label", "handicap", "raised"),
-    [(True, 0.0, 0.0), (True, 11.0, 1.25), (True, 15.0, 5.25), (False, 2.25, 2.25), (False, 0.0, 0.0)],
+    [(True, 0.0, 0.0), (True, 11.0, 1.0625), (True, 15.0, 5.0625), (False, 2.25, 2.25), (False, 0.0, 0.0)],
 )
 def test_exclusive_labels_are_raised_to_the_first_rank_and_others_to_a_half(one_label, handicap, raised):
     logits, gold = separable(10.0)

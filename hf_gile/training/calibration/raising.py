@@ -18,8 +18,8 @@ from ...models.losses_gile import IGNORE, multi_hot, widened
 PRICE_ONE_LABEL, PRICE = 0.03, 0.05
 """Relative loss in average precision of seen labels that unseen labels may cost, with one or several labels."""
 
-_STEP, _MAX_STEPS = 0.25, 32
-"""Step of the raise, and maximum number of steps."""
+_STEP, _MAX_STEPS = 1 / 16, 128
+"""Step of the raise, and maximum number of steps up or down."""
 
 _LIKELY = 0.01
 """Share of documents, for each unseen label that competes, in which a wrong one may reach a probability of a half.
@@ -164,14 +164,14 @@ class SharedRanking:
             number = min(of_unseen.shape[1] for *_, of_unseen in self._batches)
             return is_likely.double().mean().item() <= _LIKELY * number
 
-        tests = [is_affordable]
-        if one_label is not None:
-            tests.insert(0, is_useful if one_label else is_improbable)
-        steps = 0
-        while steps < _MAX_STEPS and all(test(steps + 1) for test in tests):
-            steps += 1
-        while steps > -_MAX_STEPS and steps <= 0 and not is_affordable(steps):
-            steps -= 1
+        def is_allowed(steps: int) -> bool:
+            if steps > 0 and one_label is not None:
+                return (is_useful(steps) if one_label else is_improbable(steps)) and is_affordable(steps)
+            return is_affordable(steps)
+
+        # A higher raise is never allowed where a lower one is not.
+        candidates = range(1 - _MAX_STEPS, _MAX_STEPS + 1)
+        steps = bisect_left(candidates, True, key=lambda steps: not is_allowed(steps)) - _MAX_STEPS
         return steps * _STEP
 
 
