@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 import hf_gile
+from hf_gile.resources import resource
 
 COMMON = (
     "output_dir",
@@ -54,8 +55,8 @@ def unknown_flag(words: Iterable[str]) -> str:
 
     Names are read from source code, which takes a moment; to import the settings takes seconds.
     """
-    rooms = [Path(hf_gile.__file__).parent / name for name in ("training", "data")]
-    settings = set(chain.from_iterable(_fields(file) for room in rooms for file in room.glob("*.py")))
+    files = [*Path(hf_gile.__file__).parent.glob("training/*.py"), resource("recipes/table_source.py")]
+    settings = set(chain.from_iterable(map(_fields, files)))
     transformers = find_spec("transformers")
     known = {*settings, *_MORE}
     if transformers is not None:

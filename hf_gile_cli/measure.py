@@ -142,7 +142,7 @@ class Documents(LabelledDocuments, _OfModel):
 
     def select_known(self, rows: "Dataset", label_set: "LabelSet") -> Any:
         """Drops label ids that the model does not have, or raises a ValueError."""
-        from hf_gile.data.table_source import describe_near_forms
+        from hf_gile.data.joined_labels import describe_near_forms
 
         model = self.model
         if label_set is None:

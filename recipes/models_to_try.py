@@ -20,10 +20,10 @@ from typing import Any
 
 import torch
 import yaml
+from table_source import TableSource
 from torch import Tensor
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
-from hf_gile.data.table_source import TableSource
 from hf_gile.models.label_embeds_gile import EMBEDS_FILE, LabelEmbeds, embed_stored_labels, keeps_label_embeds
 from hf_gile.models.saving_gile import MANIFESTS, compute_digest, read_manifest
 from hf_gile.publishing import CardInfo, make_report, read_card_fields, write_card
@@ -63,7 +63,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "label_synonyms": ["synonyms"],
     },
 }
-"""Of each model the files and columns, settings of `hf_gile.data.table_source.TableSource`."""
+"""Of each model the files and columns, settings of `table_source.TableSource`."""
 
 OPTIONS = {"gnd_de": ["--text_encoder", "static"]}  # multilingual-e5-small alone has 240 MB in 16 bits
 

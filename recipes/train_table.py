@@ -18,9 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from table_source import FORMATS, PARTS, TableSource, join_file_names
 from transformers import TrainingArguments
 
-from hf_gile.data.table_source import FORMATS, PARTS, TableSource, join_file_names
 from hf_gile.publishing import CardInfo
 from hf_gile.training.fit import fit
 from hf_gile.training.options import AUTO, Options

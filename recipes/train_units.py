@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from papers.settings import setting
 from papers.unit_runs import run_units
 from papers.unit_settings import UnitSettings
+from table_source import TableSource, join_file_names
 from train_table import check_recipe, describe, read_task
 
-from hf_gile.data.table_source import TableSource, join_file_names
 from hf_gile.training.reporting import printer
 from hf_gile.training.study import Study
 from hf_gile_cli.flags import parse_settings

@@ -54,10 +54,7 @@ def data_suffix(path: Path) -> str:
 def find_files(paths: Paths, suffixes: Sequence[str], any_name: bool = False) -> list[Path]:
     """Returns the distinct files of paths, in their order, and sorted by name within a folder or a glob.
 
-    Args:
-        paths: Files, folders (not searched recursively) and globs.
-        suffixes: Suffixes that are read, as `data_suffix` returns them.
-        any_name: Whether a file that is a path itself may have any suffix.
+    Their suffixes, as of `data_suffix`, are among those given; with `any_name`, a path of a file may have another.
 
     Raises:
         FileNotFoundError: If a path or glob does not match any file.
@@ -78,10 +75,9 @@ def find_files(paths: Paths, suffixes: Sequence[str], any_name: bool = False) ->
             if not matches:
                 raise FileNotFoundError(f"nothing matches {pattern} (in {Path.cwd()})")
         readable = candidates = [match for match in matches if match.is_file()]
-        saved = next((match for match in candidates if match.name in _SAVED_DATASET), path)
-        if saved != path:
+        if path.is_dir() and any(match.name in _SAVED_DATASET for match in candidates):
             raise ValueError(
-                f"{saved.parent} was written by save_to_disk of datasets: train with --dataset {pattern}, "
+                f"{path} was written by save_to_disk of datasets: train with --dataset {pattern}, "
                 'or write it as datasets.load_from_disk(...).to_parquet("table.parquet")'
             )
         if not any_name or candidates != [path]:
@@ -148,15 +144,10 @@ def read_npz(
     names: Sequence[str],
     content: str,
 ) -> list[np.ndarray[Any, Any]]:
-    """Reads arrays of numbers and texts from an `.npz` file, optionally gzipped, without executing code.
-
-    Args:
-        path: The file.
-        names: Names of the arrays.
-        content: What is expected, for messages.
+    """Reads arrays of numbers and texts by name from an `.npz` file, optionally gzipped, without executing code.
 
     Raises:
-        ValueError: If it is not an `.npz` file with these arrays, or expands to more than 200 times its size.
+        ValueError: If the file does not have such `content`, or expands to more than 200 times its size.
     """
     try:
         with Path(path).open("rb") as stream:
@@ -244,9 +235,6 @@ class _LimitedStream(io.BufferedIOBase):
     def close(self) -> None:
         self.stream.close()
         super().close()
-
-    def tell(self) -> int:
-        return int(self.stream.tell())
 
     def read(self, size: int | None = -1) -> bytes:
         wanted = -1 if size is None or size < 0 else size

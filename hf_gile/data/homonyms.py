@@ -18,13 +18,9 @@ def make_labels(
     report: ReadReport,
     source: str,
 ) -> LabelSet:
-    """Makes the label set of a vocabulary.
+    """Makes the label set of a vocabulary from rows with their locations.
 
-    Args:
-        rows: Locations, for messages, and rows.
-        read: Returns the label of a row, and hints for `distinguish`; see `ReadReport.read_each`.
-        report: Counts labels and decides whether malformed rows raise (the default).
-        source: The file, for messages.
+    `read` returns the label of a row, and hints for `distinguish`; see `ReadReport.read_each`.
 
     Raises:
         ValueError: If there are no labels. Unless the report says to skip: if a row is malformed, or repeats an id with
@@ -64,12 +60,12 @@ def distinguish(
 
     Args:
         labels: The labels.
-        hints: Maps a label id to hints that distinguish it from its homonyms, best first; a hint may be empty.
+        hints: Hints by label id, best first, that distinguish a label from its homonyms; a hint may be empty.
         report: Counts the labels that shared their text.
         source: Source of the labels, for messages.
 
     Raises:
-        ValueError: If the labels are not a valid label set, for example because of a repeated id.
+        ValueError: If the labels are no valid label set, for example because of a repeated id.
 
     Example:
         >>> labels = [Label("Q308", "Mercury"), Label("Q925", "Mercury"), Label("Q313", "Venus")]

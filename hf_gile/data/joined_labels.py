@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from reprlib import repr as shortened
 
-from .schema import clean_label
+from ..models.labels_gile import LabelSet
+from .schema import clean_label, plain_text
 
 SPELLED = {"tab": "\t", "\\t": "\t", "newline": "\n", "\\n": "\n", "space": " "}
 """Signs that are hard to type, by name."""
@@ -133,18 +134,30 @@ def are_different(texts: Sequence[str]) -> bool:
     return len(texts) >= _FEW and len(set(texts)) > 0.9 * len(texts)
 
 
-def separator_hint(ids: Sequence[str], known: set[str]) -> str:
-    """Suggests a separator, for the end of a message, if unknown label ids look like several ids in a text.
+def describe_near_forms(missing: Sequence[str], labels: LabelSet) -> str:
+    """Returns a note on label ids that are written otherwise than known ids, are names of labels, or several labels.
 
     Example:
-        >>> separator_hint(["mice;rats"], {"mice"})
+        >>> describe_near_forms(["mice;rats"], LabelSet.from_names(["mice"]))
         " (did you mean --separator ';'?)"
     """
+    known = set(labels.ids)
+    by_form = {_form(label_id): label_id for label_id in labels.ids}
+    if near := next(filter(None, (by_form.get(_form(label_id)) for label_id in missing)), None):
+        return f" (the labels have {near!r}, which differs in case, spaces, zeros or entities only: write it so)"
+    if names := {label.name: label.id for label in labels if label.name != label.id}.keys() & set(missing):
+        return f" ({min(names)!r} is the name of a label, but the documents must have ids)"
     # Many names contain commas and spaces, so all parts must be known; few contain the first separators.
-    pairs = ((sign, label_id) for sign in (*_USUAL, " ") for label_id in ids if sign in label_id)
-    signs = (sign for sign, label_id in pairs if sign in ";|" or known.issuperset(split(label_id, sign)))
-    hints = (f" (did you mean --separator {_NAMES.get(sign, sign)!r}?)" for sign in signs)
-    return next(hints, "")
+    for sign in (*_USUAL, " "):
+        joined = [label_id for label_id in missing if sign in label_id]
+        if any(sign in ";|" or known.issuperset(split(label_id, sign)) for label_id in joined):
+            return f" (did you mean --separator {_NAMES.get(sign, sign)!r}?)"
+    return ""
+
+
+def _form(label_id: str) -> str:
+    """Returns what label ids share that differ in case, spaces, signs for spaces, zeros before, or entities of HTML."""
+    return re.sub(r"[\s_-]+", "", clean_label(plain_text(label_id))).casefold().lstrip("0")
 
 
 def _are_joined(joined: Mapping[str, Sequence[str]], cells: Mapping[str, int], sign: str) -> bool:

@@ -4,8 +4,7 @@ import ast
 import json
 import math
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from numbers import Integral, Real
 from reprlib import repr as shortened
@@ -24,30 +23,10 @@ MISSING = {
 }  # fmt: skip
 """How programs and people write a cell without a value, which may be in brackets. A word such as "none" is a label."""
 
-_ANSWERS = (
-    ("true", "false"), ("t", "f"),
-    ("wahr", "falsch"), ("vrai", "faux"), ("vero", "falso"), ("verdadero", "falso"),
-    ("verdadeiro", "falso"), ("waar", "onwaar"), ("sand", "falsk"), ("sant", "falskt"),
-    ("sann", "usann"), ("tosi", "epätosi"), ("prawda", "fałsz"), ("pravda", "nepravda"),
-    ("igaz", "hamis"), ("adevărat", "fals"), ("истина", "ложь"), ("doğru", "yanliş"),
-    ("yes", "no"), ("y", "n"),
-    ("ja", "nein"), ("oui", "non"),
-    ("si", "no"), ("sí", "no"),
-    ("sim", "não"), ("tak", "nie"), ("да", "нет"), ("是", "否"), ("はい", "いいえ"),
-    ("ja", "nee"), ("ja", "nej"), ("kyllä", "ei"), ("igen", "nem"), ("ano", "ne"), ("evet", "hay\u0131r"),
-    ("checked", "unchecked"), ("selected", "not selected"), ("on", "off"),
-    ("present", "absent"), ("\u6709", "\u65e0"), ("\u6709", "\u7121"), ("s\u00ec", "no"),
-    ("\u25cb", "\u00d7"), ("\u25ef", "\u00d7"), ("x", ""), ("v", ""),
-    ("\u2713", "\u2717"), ("\u2714", "\u2718"), ("\u2611", "\u2610"), ("\u2705", "\u274c"),
-)  # fmt: skip
-_YES = {yes for yes, _ in _ANSWERS}
-_NO = {no for _, no in _ANSWERS if no}
-_MARK = re.compile(r"[^\w\s.?\u2013\u2014-]")  # a sign for yes if no other is used, such as a star
 _CHANGED = re.compile(
     r"\d(\.\d+)?E\+\d+|\d{1,3}(,\d{3})+|(?=.*\d)(\d\d?[. -]+)?"
     r"(?i:Jan|Feb|M[a\xe4]rz?|Mrz|Apr|Ma[iy]|Jun|Jul|Aug|Sep|O[ck]t|Nov|De[cz])([. -]+\d\d)?"
 )
-_NEARLY_ALL = 0.9  # of lists, since a few may be damaged or empty
 _LONGEST_OBJECTS = 1 << 16  # characters; Python's parser takes much more memory than that of JSON
 _WHOLE = re.compile(r"-?\d+\.(0*|\d+e\+\d\d)")
 _BIT = r"(?:0(?:\.0*)?|1(?:\.0*)?)(?:e\+00)?"
@@ -56,7 +35,6 @@ _TAG = re.compile("<([^<>]+)>")
 _TAGS = re.compile(r"(?:<[^<>]+>\s*)+")
 _SPECIAL = re.compile("[<&\r\v\f\x1c-\x1f\x85\u2028\u2029]|;#")
 _LOOKUP = re.compile(r"(^|;#)\d+;#(?=\D)")  # the id before a name, as of SharePoint
-_COMMA = re.compile(r"^([01]),(?=\d+$)")  # of decimals in much of Europe
 _OPEN, _CLOSE = "[({", "])}"
 # The type before a list, as in String["mice"] of Julia and ARRAY['mice'] of SQL.
 _TYPED = re.compile(
@@ -197,14 +175,6 @@ def has_lists(texts: Sequence[str]) -> bool:
     return any(_CERTAIN.match(text) and parse_list(text) is not None for text in texts)
 
 
-def are_flags(cells: Collection[Any]) -> bool:
-    """Checks whether cells are numbers from 0 to 1, or the same two words for yes and no; False without cells."""
-    texts = {cell.strip().lower() for cell in cells if isinstance(cell, str)}
-    words = {text for text in texts if text in _YES or text in _NO or _MARK.fullmatch(text)}
-    are_answers = len(words) < 2 or any(words <= {*pair} for pair in _ANSWERS)
-    return bool(cells) and are_answers and all(map(is_flag, cells))
-
-
 def sign_of_bits(texts: Sequence[Any]) -> str | None:
     """Returns the sign, perhaps empty, between as many zeros and ones in each text, and None if there are others.
 
@@ -221,33 +191,6 @@ def sign_of_bits(texts: Sequence[Any]) -> str | None:
     return sign if are_bits and (sign or any(text.startswith("0") for text in texts)) else None
 
 
-def is_flag(value: Any) -> bool:
-    """Checks whether a cell is a number from 0 to 1, a boolean, or a word for these."""
-    number = as_number(value)
-    return number is not None and 0 <= number <= 1
-
-
-def as_number(value: Any) -> float | None:
-    """Returns the number of a cell, which may be a percentage, 0 or 1 for a boolean; None for anything else."""
-    if isinstance(value, str):
-        lowered = value.strip().lower()
-        if lowered in _YES or lowered in _NO or _MARK.fullmatch(lowered):
-            return float(lowered not in _NO)
-        number = number_of(_COMMA.sub(r"\1.", lowered.removesuffix("%")))
-        if number is None:
-            return None
-        return number / 100 if lowered.endswith("%") else float(number)
-    return float(value) if isinstance(value, Real) else None
-
-
-def read_flag(value: Any, column: str) -> bool:
-    """Returns whether a cell is more than a half, and False if it has no value; raises a ValueError for others."""
-    number = 0.0 if is_missing(value) else as_number(value)
-    if number is None or not 0 <= number <= 1:
-        raise ValueError(f"{column} must be a number from 0 to 1, as in other rows, got {shortened(value)}")
-    return number > 0.5
-
-
 def whole_number(text: str) -> str | None:
     """Returns the digits of a whole number that a library wrote with a point, such as 3.0 or 1.20e+01; otherwise None.
 
@@ -259,68 +202,3 @@ def whole_number(text: str) -> str | None:
         return None
     digits, _, rest = f"{Decimal(text.strip()):f}".partition(".")
     return None if rest.strip("0") else digits
-
-
-def class_name(value: object, names: Sequence[str]) -> str:
-    """Returns the name of a class by its number or name; raises a ValueError for others."""
-    if isinstance(value, str) and value.strip() in names:
-        return value.strip()
-    number = number_of(str(value))
-    if number is None or isinstance(value, bool) or not float(number).is_integer() or not 0 <= number < len(names):
-        raise ValueError(f"a class must be a whole number from 0 to {len(names) - 1:,}, got {shortened(value)}")
-    return names[int(number)]
-
-
-def are_shares(items: Sequence[Any]) -> bool:
-    """Checks whether a cell is an object with a number from 0 to 1 for each label."""
-    return (
-        len(items) == 1
-        and isinstance(items[0], Mapping)
-        and all(not isinstance(value, str) and is_flag(value) for value in items[0].values())
-    )
-
-
-def named_classes(items: Sequence[Any], known: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of classes that are numbers of known labels, from 0 or from 1; nothing if they are not."""
-    ids = {*known, *(label_id.lstrip("0") for label_id in known)}  # of which libraries drop zeros
-    if not items or not known or not ids.isdisjoint(map(str, items)):
-        return ()
-    numbers = {number_of(str(item)) for item in items}
-    if not numbers <= {*range(-1, len(known) + 1)}:
-        return ()
-    if len(known) not in numbers:
-        return tuple(known) if 0 in numbers else ()
-    return () if {0, -1} & numbers else ("", *known)
-
-
-def count_positions(
-    lists: Sequence[Sequence[Any]],
-    title: str,
-    names: Sequence[str],
-    are_known: bool,
-    are_texts: bool,
-) -> int:
-    """Returns how many numbers from 0 to 1 nearly all cells are lists of, or 0; refuses these without as many names.
-
-    The names have an order, unlike labels that are only known.
-    """
-    lists = list(filter(None, lists))
-    width, number = next(iter(Counter(map(len, lists)).most_common(1)), (0, 0))
-    if width < 2 or number < _NEARLY_ALL * len(lists):
-        return 0
-    numbers = [[number_of(item) if isinstance(item, str) else item for item in items] for items in lists]
-    different = {item if isinstance(item, Real) else None for items in numbers for item in items}
-    are_shares = all(map(is_flag, different))
-    if None in different or not (are_shares or (width > 2 and len(different) == 2)):  # such as 1 and -1
-        return 0
-    are_classes = bool(names) and width == 2 and different <= {0, 1}
-    if not are_shares or (width != len(names) and not are_classes):
-        in_order = f"a --label_file with these {width} labels in order, or "
-        example = next(items for items in numbers if len(items) == width)
-        raise ValueError(
-            f"{title}: lists of zeros and ones, such as {shortened(list(example))}, say which of {width} labels a "
-            f"document has, but not their names: pass {in_order if names or not are_known else ''}a table with the "
-            f"names of labels in cells, or with a column a label (--labels NAME NAME ...)"
-            f"{', or --separator none if each cell is a label' * are_texts}"
-        )
-    return width

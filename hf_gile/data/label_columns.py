@@ -6,9 +6,8 @@ label. `see` decides from the first rows what a column is, says so in a line, an
 """
 
 import re
-import shlex
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from os.path import commonprefix
@@ -19,24 +18,27 @@ from .joined_labels import SPELLED, are_different, joined_by, joins_known, refus
 from .label_cells import (
     LIST_START,
     MISSING,
-    are_flags,
     are_lists,
-    are_shares,
-    as_number,
-    class_name,
     clean_id,
-    count_positions,
     has_lists,
-    is_flag,
     is_missing,
-    named_classes,
     note_changed,
     number_of,
     parse_list,
     plain_cell,
-    read_flag,
     sign_of_bits,
     whole_number,
+)
+from .label_numbers import (
+    FEW,
+    are_flags,
+    are_shares,
+    class_name,
+    columns_of_ones,
+    have_positions,
+    named_classes,
+    read_flag,
+    refuse_rows,
 )
 from .schema import BLOCK, Row, as_list
 
@@ -48,11 +50,7 @@ _KEYS = (  # of objects, in order of preference
     "prefLabel", "descriptor", "topic", "subject", "keyword", "heading",
     "id", "@id", "ui", "code", "uri", "value", "choices",
 )  # fmt: skip
-_FEW = 10  # rows
 _MOST_TEXTS = 1 << 16  # that are remembered
-_COUNTED = re.compile(
-    r"(.*[_ ])?(id|idx|index|k?folds?|split)|unnamed.*|row|(is_)?(train|test|val|valid|validation|dev)", re.IGNORECASE
-)
 _CODE = re.compile(  # digits, and no three letters in a row
     r"(?=.*\d)(?!.*[^\W\d_]{3}).*|(label|class|category|cluster|topic)[ _-]?\d+", re.DOTALL | re.IGNORECASE
 )
@@ -67,7 +65,6 @@ _QUOTED = re.compile(
     r"""\A\s*(?:(["'])([^"']*)\1|[\u201c\u201e\xab]\s*([^\u201c-\u201e\xab\xbb]*)[\u201c\u201d\xbb])\s*\Z"""
 )
 _NEGATION = re.compile(r"(?:\b|_)(no|non|not|without)(?:\b|_)", re.IGNORECASE)
-_DECIDING = "0", "1", "0.0", "1.0", "false", "true"
 
 
 class LabelColumn(NamedTuple):
@@ -219,7 +216,7 @@ def see(
     if classes:
         form = form._replace(names=tuple(tuple(classes.get(column, ())) for column in columns))
     elif separator is None:
-        _refuse_rows(rows, columns, title, known)
+        refuse_rows(rows, columns, title, known)
     cells = list(map(plain_cell, cells))
     texts = [cell for cell in cells if isinstance(cell, str)]
     if separator not in (None, "none", "json"):
@@ -237,8 +234,7 @@ def see(
         lists = _present(form, cells, title)
     if any(isinstance(cell, list | tuple) for cell in cells) or form.separators:
         names = next(iter(form.names), positions)
-        width = count_positions(lists, title, names, bool(known), sign is not None)
-        if not form.names and width == len(positions) > 0:
+        if have_positions(lists, title, names, bool(known), sign is not None) and not form.names:
             form = form._replace(form="positions", names=(positions,) * len(columns))
             return _noted(form, f"{title}: lists of zeros and ones for the labels of --label_file", "--labels", rows)
     if any(map(any, lists)) and all(map(are_shares, lists)):
@@ -278,7 +274,7 @@ def _see_flags(
     are_foreign = known.isdisjoint(names) if known else all(map(str.isdecimal, names))
     if separator is not None or "" in names or are_foreign or _NEGATION.search(prefix):
         names = columns
-    ones = [column for column in _ones(rows) if column not in columns]
+    ones = [column for column in columns_of_ones(rows) if column not in columns]
     more = ""
     if names != columns:
         more = f", without their prefix {prefix!r} (--separator none keeps it)"
@@ -341,69 +337,9 @@ def _note_first(items: Sequence[Any]) -> str:
     """Says that the first label may belong to a second header, since it is the only one that does not recur."""
     counts = Counter(map(str, items))
     first = next(map(str, items), "")
-    if len(items) < 2 * _FEW or counts.pop(first) > 1 or min(counts.values(), default=1) < 2:
+    if len(items) < 2 * FEW or counts.pop(first) > 1 or min(counts.values(), default=1) < 2:
         return ""
     return f"; {first!r} is only in the first row: if it is a second row of names, remove it"
-
-
-def flag_columns(rows: Sequence[Row], others: Collection[str]) -> list[str]:
-    """Returns the columns that only have numbers from 0 to 1, if there are at least two; `others` are excluded."""
-    ones = _ones(rows)
-    cells = {column: _cells(rows, column) for column in _candidates(rows) if column not in (*others, *ones)}
-    flags = [column for column in cells if are_flags(cells[column])]
-    whole = [column for column in flags if all(as_number(cell) in (0, 1) for cell in cells[column])]
-    flags = whole or flags  # a share may be the agreement of annotators
-    return flags if len(flags) > 1 else []
-
-
-def _ones(rows: Sequence[Row]) -> list[str]:
-    """Returns the columns in which each cell is 1, or a word for it; from a few rows, nothing follows."""
-    columns = _candidates(rows) if len(rows) >= _FEW else []
-    return [column for column in columns if all(as_number(row.get(column)) == 1 for row in rows)]
-
-
-def _candidates(rows: Sequence[Row]) -> list[str]:
-    """Returns the columns of a table that may be labels: those with a name that is not one of ids or parts."""
-    return [column for row in rows[:1] for column in row if column and not _COUNTED.fullmatch(column)]
-
-
-def _cells(rows: Sequence[Row], column: str) -> list[Any]:
-    """Returns the cells of a column that have a value."""
-    return [row[column] for row in rows if not is_missing(row.get(column))]
-
-
-def _refuse_rows(
-    rows: Sequence[Row],
-    columns: Sequence[str],
-    title: str,
-    known: Container[str],
-) -> None:
-    """Refuses rejected rows, a lone column of zeros and ones beside others, and columns that only look like these."""
-    if any("_input_hash" in row and row.get("answer") in ("reject", "ignore") for row in rows):
-        raise ValueError("rows whose answer is reject or ignore, as of Prodigy, have other labels: leave them out")
-    words = [{str(cell).strip().lower() for cell in cells} for column in columns if (cells := _cells(rows, column))]
-    seen = sorted(set().union(*words))
-    if len(columns) == 1:
-        flags = flag_columns(rows, ())
-        if columns[0] in flags and set(seen).issubset(_DECIDING):
-            raise ValueError(
-                f"{title} has zeros and ones, and so have other columns, so each may be a label: pass --labels "
-                f"{' '.join(map(shlex.quote, flags))}, or --separator none if 0 and 1 are the labels"
-            )
-        return
-    # One word is in all columns, such as 0 or "no", and the other may be the name of the column; or there are more.
-    are_two = (
-        len(words) > 1
-        and (common := set.intersection(*words))
-        and (sum(map(is_flag, common)) > 1 or all(len(cells) <= 2 for cells in words))
-    )
-    are_numbers = bool(seen) and all(number_of(word.removesuffix("%")) is not None for word in seen)
-    if (are_two or are_numbers) and not any(word in known for word in seen):
-        raise ValueError(
-            f"{title}: cells such as {shortened(seen[0])} and {shortened(seen[-1])} are the same in all columns, or "
-            "numbers beyond 0 to 1: write 1 in the columns of a document's labels and 0 in others, or pass --separator "
-            "none if cells are labels"
-        )
 
 
 def _key(lists: Sequence[Sequence[Any]], title: str, known: Collection[str]) -> str | None:
@@ -423,7 +359,7 @@ def _key(lists: Sequence[Sequence[Any]], title: str, known: Collection[str]) -> 
         )
     key = (named or keys)[0]
     labels = [[item[key] for item in listed if isinstance(item, Mapping)] for listed in lists]
-    if len(labels) >= _FEW and len(labels[0]) > 1 and labels.count(labels[0]) == len(labels):
+    if len(labels) >= FEW and len(labels[0]) > 1 and labels.count(labels[0]) == len(labels):
         raise ValueError(
             f"{title}: all cells have the same labels, such as {shortened(labels[0][0])}: "
             "leave out those that a document lacks, such as those with a low score"

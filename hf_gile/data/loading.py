@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 
 
 class Piece(NamedTuple):
-    """Input of a process: a file, or the records that start in a range of its bytes.
-
-    Args:
-        path: The file.
-        start: First byte.
-        stop: Byte after the last; by default the end of the file.
-    """
+    """Input of a process: a file, or the records that start in a range of its bytes, by default to its end."""
 
     path: str
     start: int = 0
@@ -61,8 +55,8 @@ def load_pieces(
         key: Everything else the rows depend on, as JSON: the arguments, and a version of the reader code.
         report: Receives the counts, also from the cache. For a stream, only those of this process.
         num_proc: Number of processes; at most one for each piece.
-        streaming: Whether to return a stream instead.
-        cache_dir: Cache folder; by default the cache of `datasets`.
+        streaming: Whether to return a stream.
+        cache_dir: Cache folder; by default that of `datasets`.
         piece_reports: Receives the report of each piece of a dataset, in order.
 
     Raises:
@@ -139,12 +133,7 @@ def is_useful(
 ) -> bool:
     """Checks whether a document has a text, and labels if it needs any, and counts it as a record or as left out.
 
-    Args:
-        document: Document with `text` and `labels`.
-        where: Location of the document, for the report.
-        report: Counts the document.
-        unlabelled: `"negative"` to accept documents without labels, or `"drop"`.
-        has_labels: Whether the table has labels.
+    Documents without labels are accepted unless `unlabelled` is `"drop"`, and are as usual if a table has no labels.
     """
     if not document["text"]:
         report.leave_out("without text", where)

@@ -1,4 +1,4 @@
-"""Splits documents into training, validation and test parts, and holds out labels."""
+"""Splits documents into training, validation and test parts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from .zero_shot import SALT, drop_labels, hash_fraction, held_out_labels
+from .zero_shot import SALT, hash_fraction
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -109,19 +109,3 @@ def _assign(
                 for label in labels[key]:
                     quotas[label] -= 1
     return assigned
-
-
-def hold_out_labels(parts: Mapping[str, Dataset], share: float) -> dict[str, Dataset]:
-    """Removes a share of the labels from training and validation, so that only test documents have them.
-
-    Raises:
-        ValueError: If a part would have no labels.
-    """
-    counts = Counter(label_id for row in parts["train"]["labels"] for label_id in row)
-    held_out = held_out_labels(counts, share=share)
-    remaining = dict(parts)
-    for part in PARTS[:2]:
-        remaining[part] = drop_labels(parts[part], held_out)
-        if not any(remaining[part]["labels"]):
-            raise ValueError(f"held_out {share} removes all labels of the {part} documents: lower it")
-    return remaining

@@ -139,10 +139,7 @@ def _open_rows(source: Piece | IO[bytes], form: Format, columns: list[str]) -> R
 
 
 def read_lines(piece: Piece, encoding: str) -> Generator[tuple[int, str | ValueError], None, None]:
-    """Reads the lines of a file, compressed or not, or those that start in a part of an uncompressed file.
-
-    Yields:
-        The line number, from 1, or in a part the byte offset of the line; and the line with its end, or an error.
+    """Yields the lines of a file with their numbers, or of a part of an uncompressed file with their byte offsets.
 
     Raises:
         ValueError: If a line is too long.
@@ -210,16 +207,9 @@ def _encoding_error(error: UnicodeDecodeError, encoding: str) -> ValueError:
 
 
 def file_pieces(file: Path, form: Format, piece_size: int | None = None) -> list[Piece]:
-    """Splits a file into parts for several processes, if possible.
+    """Splits a file into parts of about 64 MiB for several processes, if possible.
 
-    Args:
-        file: The file.
-        form: Its format.
-        piece_size: Approximate size of a part in bytes; 64 MiB by default.
-
-    Returns:
-        The whole file, parts split at line breaks (of uncompressed text or JSON lines), or the row groups of a Parquet
-        file (small groups are merged).
+    Uncompressed text and JSON lines are split at line breaks, Parquet files at row groups (small groups are merged).
     """
     size, piece_size = file.stat().st_size, piece_size or _PIECE
     if form.kind == "parquet":
@@ -240,11 +230,7 @@ def describe_missing_column(
 ) -> str:
     """Says that a column is missing among existing columns, and what to do.
 
-    Args:
-        missing: The missing column.
-        columns: The existing columns.
-        argument: The argument that names the column, if any.
-        form: Format of the file, if it is a table.
+    An `argument` may name it; `form` is the format of the file, if it is a table.
 
     Example:
         >>> print(describe_missing_column("label", ["text", "labels"]))
@@ -276,10 +262,8 @@ def describe_missing_column(
 def parse_csv(lines: Lines, form: Format) -> Rows:
     """Yields the cells by column of CSV, or an error, with the number of a row's first line.
 
-    The first row has the names of the columns, unless the format has them.
-
     Raises:
-        ValueError: If the first row is malformed.
+        ValueError: If the format lacks the names of the columns, and the first row, which has them, is malformed.
     """
     for _ in range(form.skip):
         next(lines, None)

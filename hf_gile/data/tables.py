@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
 from ..models.labels_gile import LabelSet
 from .files import Paths, find_files
-from .label_columns import SAMPLE, LabelColumn, flag_columns, see
+from .label_columns import SAMPLE, LabelColumn, see
+from .label_numbers import flag_columns
 from .loading import Piece, document_features, is_useful, load_pieces, short_names
 from .report import ReadReport
 from .schema import Row, column_names, document_id, join_columns

@@ -175,17 +175,9 @@ def check_word_vectors(
     max_words: int | None = None,
     report: ReadReport | None = None,
 ) -> WordVectors:
-    """Checks words and vectors that come from a file in another format.
+    """Checks V words (as text or as bytes in UTF-8) and `(V, D)` vectors from a file in any format.
 
-    Args:
-        words: V distinct words, as text or as bytes in UTF-8.
-        vectors: `(V, D)` numbers.
-        path: The file, which errors name.
-        max_words: Maximum number of words.
-        report: As in `load_word_vectors`.
-
-    Raises:
-        ValueError: As in `load_word_vectors`.
+    `max_words`, `report` and errors are as in `load_word_vectors`.
 
     Example:
         >>> check_word_vectors(["the", "iron"], np.eye(2, 3), "english.h5").words

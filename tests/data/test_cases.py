@@ -4,10 +4,10 @@ import csv
 
 import pytest
 from papers.medline import read_medline
+from table_source import TableSource
 
 from hf_gile import LabelScoringPipeline
 from hf_gile.data import load_labels
-from hf_gile.data.table_source import TableSource
 
 REFUSED = {
     "02_joined_rich_semicolon.csv": ({"labels": ["tags"]}, "pass --separator ';'"),

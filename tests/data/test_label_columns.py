@@ -7,7 +7,8 @@ import re
 import pytest
 
 from hf_gile.data.label_cells import plain_cell
-from hf_gile.data.label_columns import flag_columns, see
+from hf_gile.data.label_columns import see
+from hf_gile.data.label_numbers import flag_columns
 
 TOPICS = ["copper hose", "outer valve", "rubber rotor", "spare shaft", "lower gasket", "steel pump", "worn seal"]
 

@@ -1,10 +1,10 @@
 import csv
 
 import pytest
+from table_source import TableSource
 
 from hf_gile import Label, LabelSet
 from hf_gile.data import load_labels, save_labels
-from hf_gile.data.table_source import TableSource
 from hf_gile.publishing.card_sections import write_label_table
 
 SKOS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .

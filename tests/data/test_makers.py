@@ -7,9 +7,9 @@ from pathlib import Path
 import datasets
 import pytest
 from makers import LABELS, MAKERS, ONE, documents, frame, joined
+from table_source import TableSource
 
 from hf_gile.data import load_labels
-from hf_gile.data.table_source import TableSource
 
 ROOT = Path(__file__).parents[2]
 TWO = documents(40, low=2)

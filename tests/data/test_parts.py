@@ -4,8 +4,9 @@ import random
 
 import pytest
 from datasets import Dataset
+from table_source import hold_out_labels
 
-from hf_gile.data.parts import PARTS, fill_parts, hold_out_labels
+from hf_gile.data.parts import PARTS, fill_parts
 
 NAMES = ["heart", "milk", "iron", "kidney", "human"]
 

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
+from table_source import join_file_names
 from topics import NAMES, WORDS, draw_documents
 from transformers import AutoConfig, pipeline
 
@@ -81,3 +82,7 @@ def test_a_label_that_nearly_all_documents_have_is_named_beside_the_figures(tmp_
     (tmp_path / "a.csv").write_text(f"text,labels\n{rows}")
     done = run("--train_files a.csv --text_encoder words")
     assert "18 of 20 test documents have the label 'milk'" in done.stdout
+
+
+def test_the_name_of_documents_is_that_of_their_files():
+    assert join_file_names(["notes/train.jsonl.gz", "more.csv"]) == "train, more"

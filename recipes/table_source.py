@@ -1,6 +1,5 @@
 """Input settings for tables of documents: files, columns and label file."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,20 +7,19 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..models.labels_gile import LabelSet
-from .annif import load_annif, load_annif_vocabulary
-from .files import data_suffix
-from .homonyms import note_case
-from .joined_labels import separator_hint
-from .label_columns import SAMPLE
-from .label_files import layout_beside, load_labels
-from .parts import PARTS, fill_parts, hold_out_labels
-from .report import ReadReport
-from .schema import clean_label, plain_text
-from .sniffing import Requested
-from .table_files import SUFFIXES
-from .tables import Unlabelled, load_table, table_of
-from .zero_shot import seen_first
+from hf_gile.data.annif import load_annif, load_annif_vocabulary
+from hf_gile.data.files import data_suffix
+from hf_gile.data.homonyms import note_case
+from hf_gile.data.joined_labels import describe_near_forms
+from hf_gile.data.label_columns import SAMPLE
+from hf_gile.data.label_files import layout_beside, load_labels
+from hf_gile.data.parts import PARTS, fill_parts
+from hf_gile.data.report import ReadReport
+from hf_gile.data.sniffing import Requested
+from hf_gile.data.table_files import SUFFIXES
+from hf_gile.data.tables import Unlabelled, load_table, table_of
+from hf_gile.data.zero_shot import drop_labels, held_out_labels, seen_first
+from hf_gile.models.labels_gile import LabelSet
 
 _MANY = 50  # documents; a sample of fewer may have one of each label
 _SELDOM = (
@@ -281,28 +279,24 @@ class TableSource:
 
 
 def join_file_names(files: Sequence[str]) -> str:
-    """Returns a name for documents, from the names of their files, folders and globs.
-
-    Example:
-        >>> join_file_names(["notes/train.jsonl.gz", "more.csv"])
-        'train, more'
-    """
+    """Returns a name for documents, from the names of their files, folders and globs."""
     return ", ".join(dict.fromkeys(Path(file).name.partition(".")[0] for file in files))
 
 
-def describe_near_forms(missing: Sequence[str], labels: LabelSet) -> str:
-    """Returns a note on label ids that are written otherwise than known ids, are names of labels, or several labels."""
-    by_form = {_form(label_id): label_id for label_id in labels.ids}
-    if near := next(filter(None, (by_form.get(_form(label_id)) for label_id in missing)), None):
-        return f" (the labels have {near!r}, which differs in case, spaces, zeros or entities only: write it so)"
-    if names := {label.name: label.id for label in labels if label.name != label.id}.keys() & set(missing):
-        return f" ({min(names)!r} is the name of a label, but the documents must have ids)"
-    return separator_hint(missing, set(labels.ids))
+def hold_out_labels(parts: "Mapping[str, Dataset]", share: float) -> "dict[str, Dataset]":
+    """Removes a share of the labels from training and validation, so that only test documents have them.
 
-
-def _form(label_id: str) -> str:
-    """Returns what label ids share that differ in case, spaces, signs for spaces, zeros before, or entities of HTML."""
-    return re.sub(r"[\s_-]+", "", clean_label(plain_text(label_id))).casefold().lstrip("0")
+    Raises:
+        ValueError: If a part would have no labels.
+    """
+    counts = Counter(label_id for row in parts["train"]["labels"] for label_id in row)
+    held_out = held_out_labels(counts, share=share)
+    remaining = dict(parts)
+    for part in PARTS[:2]:
+        remaining[part] = drop_labels(parts[part], held_out)
+        if not any(remaining[part]["labels"]):
+            raise ValueError(f"held_out {share} removes all labels of the {part} documents: lower it")
+    return remaining
 
 
 def note_pairs(rows: "Dataset") -> str:

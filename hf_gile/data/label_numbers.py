@@ -1,0 +1,205 @@
+"""Reads labels that are numbers: columns or lists of zeros and ones, shares, and classes."""
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Collection, Container, Mapping, Sequence
+from numbers import Real
+from reprlib import repr as shortened
+from typing import Any
+
+from .label_cells import is_missing, number_of
+from .schema import Row
+
+FEW = 10
+"""Number of rows, below which nothing follows from what they have in common."""
+
+_ANSWERS = (
+    ("true", "false"), ("t", "f"),
+    ("wahr", "falsch"), ("vrai", "faux"), ("vero", "falso"), ("verdadero", "falso"),
+    ("verdadeiro", "falso"), ("waar", "onwaar"), ("sand", "falsk"), ("sant", "falskt"),
+    ("sann", "usann"), ("tosi", "epätosi"), ("prawda", "fałsz"), ("pravda", "nepravda"),
+    ("igaz", "hamis"), ("adevărat", "fals"), ("истина", "ложь"), ("doğru", "yanliş"),
+    ("yes", "no"), ("y", "n"),
+    ("ja", "nein"), ("oui", "non"),
+    ("si", "no"), ("sí", "no"),
+    ("sim", "não"), ("tak", "nie"), ("да", "нет"), ("是", "否"), ("はい", "いいえ"),
+    ("ja", "nee"), ("ja", "nej"), ("kyllä", "ei"), ("igen", "nem"), ("ano", "ne"), ("evet", "hay\u0131r"),
+    ("checked", "unchecked"), ("selected", "not selected"), ("on", "off"),
+    ("present", "absent"), ("\u6709", "\u65e0"), ("\u6709", "\u7121"), ("s\u00ec", "no"),
+    ("\u25cb", "\u00d7"), ("\u25ef", "\u00d7"), ("x", ""), ("v", ""),
+    ("\u2713", "\u2717"), ("\u2714", "\u2718"), ("\u2611", "\u2610"), ("\u2705", "\u274c"),
+)  # fmt: skip
+_YES = {yes for yes, _ in _ANSWERS}
+_NO = {no for _, no in _ANSWERS if no}
+_MARK = re.compile(r"[^\w\s.?\u2013\u2014-]")  # a sign for yes if no other is used, such as a star
+_NEARLY_ALL = 0.9  # of lists, since a few may be damaged or empty
+_COMMA = re.compile(r"^([01]),(?=\d+$)")  # of decimals in much of Europe
+_COUNTED = re.compile(
+    r"(.*[_ ])?(id|idx|index|k?folds?|split)|unnamed.*|row|(is_)?(train|test|val|valid|validation|dev)", re.IGNORECASE
+)
+_DECIDING = "0", "1", "0.0", "1.0", "false", "true"
+
+
+def are_flags(cells: Collection[Any]) -> bool:
+    """Checks whether cells are numbers from 0 to 1, or the same two words for yes and no; False without cells."""
+    texts = {cell.strip().lower() for cell in cells if isinstance(cell, str)}
+    words = {text for text in texts if text in _YES or text in _NO or _MARK.fullmatch(text)}
+    are_answers = len(words) < 2 or any(words <= {*pair} for pair in _ANSWERS)
+    return bool(cells) and are_answers and all(map(is_flag, cells))
+
+
+def is_flag(value: Any) -> bool:
+    """Checks whether a cell is a number from 0 to 1, a boolean, or a word for these."""
+    number = as_number(value)
+    return number is not None and 0 <= number <= 1
+
+
+def as_number(value: Any) -> float | None:
+    """Returns the number of a cell, which may be a percentage, 0 or 1 for a boolean; None for anything else."""
+    if isinstance(value, str):
+        lowered = value.strip().lower()
+        if lowered in _YES or lowered in _NO or _MARK.fullmatch(lowered):
+            return float(lowered not in _NO)
+        number = number_of(_COMMA.sub(r"\1.", lowered.removesuffix("%")))
+        if number is None:
+            return None
+        return number / 100 if lowered.endswith("%") else float(number)
+    return float(value) if isinstance(value, Real) else None
+
+
+def read_flag(value: Any, column: str) -> bool:
+    """Returns whether a cell is more than a half, and False if it has no value; raises a ValueError for others."""
+    number = 0.0 if is_missing(value) else as_number(value)
+    if number is None or not 0 <= number <= 1:
+        raise ValueError(f"{column} must be a number from 0 to 1, as in other rows, got {shortened(value)}")
+    return number > 0.5
+
+
+def class_name(value: object, names: Sequence[str]) -> str:
+    """Returns the name of a class by its number or name; raises a ValueError for others."""
+    if isinstance(value, str) and value.strip() in names:
+        return value.strip()
+    number = number_of(str(value))
+    if number is None or isinstance(value, bool) or not float(number).is_integer() or not 0 <= number < len(names):
+        raise ValueError(f"a class must be a whole number from 0 to {len(names) - 1:,}, got {shortened(value)}")
+    return names[int(number)]
+
+
+def are_shares(items: Sequence[Any]) -> bool:
+    """Checks whether a cell is an object with a number from 0 to 1 for each label."""
+    return (
+        len(items) == 1
+        and isinstance(items[0], Mapping)
+        and all(not isinstance(value, str) and is_flag(value) for value in items[0].values())
+    )
+
+
+def named_classes(items: Sequence[Any], known: Sequence[str]) -> tuple[str, ...]:
+    """Returns the names of classes that are numbers of known labels, from 0 or from 1; nothing if they are not."""
+    ids = {*known, *(label_id.lstrip("0") for label_id in known)}  # of which libraries drop zeros
+    if not items or not known or not ids.isdisjoint(map(str, items)):
+        return ()
+    numbers = {number_of(str(item)) for item in items}
+    if not numbers <= {*range(-1, len(known) + 1)}:
+        return ()
+    if len(known) not in numbers:
+        return tuple(known) if 0 in numbers else ()
+    return () if {0, -1} & numbers else ("", *known)
+
+
+def have_positions(
+    lists: Sequence[Sequence[Any]],
+    title: str,
+    names: Sequence[str],
+    are_known: bool,
+    are_texts: bool,
+) -> bool:
+    """Checks whether nearly all cells are lists of numbers from 0 to 1, one for each name.
+
+    The names have an order, unlike labels that are only known.
+
+    Raises:
+        ValueError: If there are such lists without as many names.
+    """
+    lists = list(filter(None, lists))
+    width, number = next(iter(Counter(map(len, lists)).most_common(1)), (0, 0))
+    if width < 2 or number < _NEARLY_ALL * len(lists):
+        return False
+    numbers = [[number_of(item) if isinstance(item, str) else item for item in items] for items in lists]
+    different = {item if isinstance(item, Real) else None for items in numbers for item in items}
+    are_shares = all(map(is_flag, different))
+    if None in different or not (are_shares or (width > 2 and len(different) == 2)):  # such as 1 and -1
+        return False
+    if are_shares and width == len(names):
+        return True
+    if names and width == 2 and different <= {0, 1}:  # pairs of classes
+        return False
+    in_order = f"a --label_file with these {width} labels in order, or "
+    example = next(items for items in numbers if len(items) == width)
+    raise ValueError(
+        f"{title}: lists of zeros and ones, such as {shortened(list(example))}, say which of {width} labels a "
+        f"document has, but not their names: pass {in_order if names or not are_known else ''}a table with the "
+        f"names of labels in cells, or with a column a label (--labels NAME NAME ...)"
+        f"{', or --separator none if each cell is a label' * are_texts}"
+    )
+
+
+def flag_columns(rows: Sequence[Row], others: Collection[str]) -> list[str]:
+    """Returns the columns that only have numbers from 0 to 1, if there are at least two; `others` are excluded."""
+    ones = columns_of_ones(rows)
+    cells = {column: _cells(rows, column) for column in _candidates(rows) if column not in (*others, *ones)}
+    flags = [column for column in cells if are_flags(cells[column])]
+    whole = [column for column in flags if all(as_number(cell) in (0, 1) for cell in cells[column])]
+    flags = whole or flags  # a share may be the agreement of annotators
+    return flags if len(flags) > 1 else []
+
+
+def columns_of_ones(rows: Sequence[Row]) -> list[str]:
+    """Returns the columns in which each cell is 1, or a word for it; from a few rows, nothing follows."""
+    columns = _candidates(rows) if len(rows) >= FEW else []
+    return [column for column in columns if all(as_number(row.get(column)) == 1 for row in rows)]
+
+
+def _candidates(rows: Sequence[Row]) -> list[str]:
+    """Returns the columns of a table that may be labels: those with a name that is not one of ids or parts."""
+    return [column for row in rows[:1] for column in row if column and not _COUNTED.fullmatch(column)]
+
+
+def _cells(rows: Sequence[Row], column: str) -> list[Any]:
+    """Returns the cells of a column that have a value."""
+    return [row[column] for row in rows if not is_missing(row.get(column))]
+
+
+def refuse_rows(
+    rows: Sequence[Row],
+    columns: Sequence[str],
+    title: str,
+    known: Container[str],
+) -> None:
+    """Refuses rejected rows, a lone column of zeros and ones beside others, and columns that only look like these."""
+    if any("_input_hash" in row and row.get("answer") in ("reject", "ignore") for row in rows):
+        raise ValueError("rows whose answer is reject or ignore, as of Prodigy, have other labels: leave them out")
+    words = [{str(cell).strip().lower() for cell in cells} for column in columns if (cells := _cells(rows, column))]
+    seen = sorted(set().union(*words))
+    if len(columns) == 1:
+        flags = flag_columns(rows, ())
+        if columns[0] in flags and set(seen).issubset(_DECIDING):
+            raise ValueError(
+                f"{title} has zeros and ones, and so have other columns, so each may be a label: pass --labels "
+                f"{' '.join(map(shlex.quote, flags))}, or --separator none if 0 and 1 are the labels"
+            )
+        return
+    # One word is in all columns, such as 0 or "no", and the other may be the name of the column; or there are more.
+    are_two = (
+        len(words) > 1
+        and (common := set.intersection(*words))
+        and (sum(map(is_flag, common)) > 1 or all(len(cells) <= 2 for cells in words))
+    )
+    are_numbers = bool(seen) and all(number_of(word.removesuffix("%")) is not None for word in seen)
+    if (are_two or are_numbers) and not any(word in known for word in seen):
+        raise ValueError(
+            f"{title}: cells such as {shortened(seen[0])} and {shortened(seen[-1])} are the same in all columns, or "
+            "numbers beyond 0 to 1: write 1 in the columns of a document's labels and 0 in others, or pass --separator "
+            "none if cells are labels"
+        )
