@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from .encodings import resolve_encoding, see_encoding, see_unicode
 from .files import data_suffix, is_packed, read_head
+from .joined_labels import SPELLED
 from .kinds import REFUSED, see_binary, see_kind
 
 SAMPLE = 1 << 20
@@ -73,7 +74,7 @@ class Requested(NamedTuple):
         Raises:
             ValueError: If a value is unusable.
         """
-        delimiter = {"tab": "\t", "\\t": "\t"}.get(self.delimiter or "", self.delimiter)
+        delimiter = SPELLED.get(self.delimiter or "", self.delimiter)
         if delimiter is not None and (len(delimiter) != 1 or delimiter in "\"'\r\n"):
             raise ValueError(
                 f"delimiter must be a single character other than a quote or line break, got {delimiter!r}"
