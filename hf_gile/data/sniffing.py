@@ -120,11 +120,7 @@ class Format(NamedTuple):
     note: str = ""
 
     def refuse(self, path: object) -> None:
-        """Refuses content that no reader accepts.
-
-        Raises:
-            ValueError: With what to do instead.
-        """
+        """Raises a ValueError with what to do instead, if no reader accepts the content."""
         if self.kind in REFUSED:
             raise ValueError(f"{path} {REFUSED[self.kind]}")
 
