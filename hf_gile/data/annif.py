@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..models.labels_gile import Label, LabelSet
 from .files import Paths, data_suffix, find_files, read_into_memory
 from .homonyms import make_labels
-from .loading import Piece, document_features, is_useful, load_pieces, short_names
+from .loading import Piece, document_features, load_pieces, short_names, useful_documents
 from .report import LeaveOut, ReadReport
 from .schema import Row, clean_label, clean_text, document_id
 from .sniffing import Format, sniff
@@ -207,9 +207,7 @@ def _read_documents(
         key = document_id(row.get("document_id") or position, "document_id")
         return {"id": key, "text": clean_text(row.get("text"), "text").strip(), "labels": _read_labels(row)}
 
-    for where, document in report.read_each(rows, read, "malformed document"):
-        if is_useful(document, where, report):
-            yield document
+    return useful_documents(report.read_each(rows, read, "malformed document"), report)
 
 
 def _read_files(file: Path) -> Row:

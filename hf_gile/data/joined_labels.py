@@ -5,13 +5,18 @@ start and from the end, also where pieces are in alphabetical order. The parts o
 of a hierarchy, stay where they are.
 """
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from reprlib import repr as shortened
+from typing import TYPE_CHECKING
 
-from ..models.labels_gile import LabelSet
 from .schema import clean_label, plain_text
+
+if TYPE_CHECKING:
+    from ..models.labels_gile import LabelSet
 
 SPELLED = {"tab": "\t", "\\t": "\t", "newline": "\n", "\\n": "\n", "space": " "}
 """Signs that are hard to type, by name."""
@@ -20,7 +25,7 @@ _USUAL = (";", "|", "\t", "\n", ",", "/")
 _RARE = ";|\t\n"  # signs that hardly any name has
 _ENDS = tuple(",;|\u060c\u061b\u3001\uff0c\uff1b")
 _NUMERIC = ",;|\t\n "  # signs between class numbers, rather than between the parts of a date
-_NAMES = {"\t": "tab", "\n": "newline", " ": "space"}
+_NAMES = {sign: name for name, sign in SPELLED.items() if name.isalpha()}
 _OTHER = re.compile(r"\\[nt]|\u3000|,? (?:and|und|et|y|e|och|og|en|or|oder) |  +|[^\w\s\"'()\[\]{}<\\]+|[<\\]|__+")
 _FIRM = re.compile(r"[\u2022\u00a6]|\\[nt]")  # signs that no name has
 _CODE = re.compile(r"[^\W\d][_.:#]+\w|^[#@]\w")  # a tag, such as cs.CL
@@ -138,6 +143,7 @@ def describe_near_forms(missing: Sequence[str], labels: LabelSet) -> str:
     """Returns a note on label ids that are written otherwise than known ids, are names of labels, or several labels.
 
     Example:
+        >>> from hf_gile import LabelSet
         >>> describe_near_forms(["mice;rats"], LabelSet.from_names(["mice"]))
         " (did you mean --separator ';'?)"
     """

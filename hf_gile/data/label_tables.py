@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ..models.labels_gile import Label, LabelSet
 from ..writing import unescape_formula
 from .homonyms import make_labels
-from .label_cells import MISSING, are_lists, is_missing, note_changed, parse_list
+from .label_cells import MISSING, are_lists, is_missing, note_changed, parse_list, whole_number
 from .label_names import note_header, read_names
 from .loading import Piece
 from .report import LeaveOut, ReadReport
@@ -110,9 +110,10 @@ def _read_cells(rows: Sequence[dict[str, Any]], chosen: Columns, report: ReadRep
     """Replaces cells of tables by what they mean: decimal ids, lists written as text, words for a missing value."""
     for column in (chosen.id, "broader"):
         cells = [row for row in rows if not is_missing(row.get(column))]
-        if all(_DECIMAL.fullmatch(str(row[column])) for row in cells):
-            for row in cells:
-                row[column] = str(row[column]).partition(".")[0]
+        whole = [whole_number(str(row[column])) for row in cells]
+        if None not in whole:
+            for row, digits in zip(cells, whole, strict=True):
+                row[column] = digits
     report.note(note_changed(row.get(chosen.id) for row in rows))
     lists = {"synonyms", "broader", *chosen.synonyms} - {chosen.id, *chosen.name}
     texts = {"description", "definition", *(chosen.description or ())} - {chosen.id, *chosen.name}
@@ -332,7 +333,6 @@ _FIELDS: dict[str, Callable[[object], Any]] = {
 # Columns of the label files that hf_gile writes.
 _WRITTEN = {"id", "name", "description", "language", "seen", "count"}
 _SAVED = {*_FIELDS, "id", "name", "description"}
-_DECIMAL = re.compile(r"[0-9]+\.0")  # as pandas writes whole numbers in a column with a missing value
 _ERRORS = NO_TEXT | {word for word in MISSING if word.startswith("#")}  # of spreadsheets
 _CHILDREN = re.compile(r"child(ren)?|narrower|sub\w*|nodes|items|members", re.IGNORECASE)
 _ID_KEYS = ("id", "uri", "@id", "ui", "code", "notation")

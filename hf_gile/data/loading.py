@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
@@ -124,27 +124,26 @@ def document_features() -> Features:
     return Features({"id": Value("string"), "text": Value("string"), "labels": List(Value("string"))})
 
 
-def is_useful(
-    document: Mapping[str, Any],
-    where: str,
+def useful_documents(
+    located: Iterable[tuple[str, dict[str, Any]]],
     report: ReadReport,
     unlabelled: str = "negative",
     has_labels: bool = True,
-) -> bool:
-    """Checks whether a document has a text, and labels if it needs any, and counts it as a record or as left out.
+) -> Iterator[dict[str, Any]]:
+    """Yields documents with a text, and counts them and the others.
 
-    Documents without labels are accepted unless `unlabelled` is `"drop"`, and are as usual if a table has no labels.
+    With `unlabelled="drop"`, documents without labels are left out, unless the table has no labels.
     """
-    if not document["text"]:
-        report.leave_out("without text", where)
-        return False
-    if has_labels and not document["labels"]:
-        if unlabelled == "drop":
+    for where, document in located:
+        lacks_labels = has_labels and not document["labels"]
+        if not document["text"]:
+            report.leave_out("without text", where)
+        elif lacks_labels and unlabelled == "drop":
             report.leave_out("without labels", where)
-            return False
-        report.without_labels += 1
-    report.records += 1
-    return True
+        else:
+            report.without_labels += lacks_labels
+            report.records += 1
+            yield document
 
 
 def _add_reports(report: ReadReport, folder: Path, pieces: Sequence[Piece]) -> list[ReadReport]:

@@ -30,6 +30,7 @@ def read_parquet(piece: Piece, columns: Sequence[str]) -> Generator[tuple[int, o
     number = 0
     try:
         file = _open_parquet(piece.path)
+        shared = _open_shared(piece.path, file)
         exist = bool(columns) and set(file.schema_arrow.names).issuperset(columns)
         selected = [*columns] if exist else None
         unpacked = 0
@@ -41,7 +42,8 @@ def read_parquet(piece: Piece, columns: Sequence[str]) -> Generator[tuple[int, o
                 continue
             size = _unpacked_group(content, piece.path, limit)
             rows_at_once = max(1, min(_ROWS, MAX_RECORD * content.num_rows // max(1, size)))
-            for batch in _group_batches(piece.path, file, group, selected, rows_at_once):
+            batches = shared.iter_batches(rows_at_once, row_groups=[group], columns=selected, use_threads=False)
+            for batch in batches:
                 batch_size = _unpacked_size(batch)
                 unpacked += batch_size
                 if unpacked > limit:
@@ -74,27 +76,13 @@ def _open_parquet(path: str) -> Any:
     return pyarrow.parquet.ParquetFile(path)
 
 
-def _group_batches(
-    path: str, file: ParquetFile, group: int, columns: list[str] | None, rows_at_once: int
-) -> Iterator[RecordBatch]:
-    """Reads a row group, whose texts take little more memory than the file declares, however many rows share them."""
-    import pyarrow.compute as pc
-    import pyarrow.parquet as parquet
+def _open_shared(path: str, file: ParquetFile) -> ParquetFile:
+    """Opens a file such that a text is in memory once, however many rows share it."""
+    from pyarrow.parquet import ParquetFile
 
-    content = file.metadata.row_group(group)
-    chunks = [content.column(number) for number in range(content.num_columns)]
-    texts = {chunk.path_in_schema: chunk.encodings for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"}
-    options = {"row_groups": [group], "columns": columns, "use_threads": False}
-    # A dictionary comes with its first row. So few rows are read at once that each may have the longest text.
-    with parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=[*texts]) as first:
-        for column in next(first.iter_batches(1, **options)).columns if content.num_rows else ():
-            longest = pc.max(pc.binary_length(column.dictionary)).as_py() if hasattr(column, "dictionary") else 0
-            rows_at_once = max(1, min(rows_at_once, MAX_RECORD // max(1, longest or 0)))
-    # Lists may have any number of texts, and texts that share their beginnings no dictionary: these are in memory once.
-    names = set(file.schema_arrow.names)
-    shared = [name for name, encodings in texts.items() if name not in names or "DELTA_BYTE_ARRAY" in encodings]
-    with parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=shared) as rest:
-        yield from rest.iter_batches(rows_at_once, **options)
+    columns = [file.schema.column(number) for number in range(len(file.schema))]
+    texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+    return ParquetFile(path, metadata=file.metadata, read_dictionary=texts)
 
 
 def _unpacked_group(group: RowGroupMetaData, path: str, limit: int) -> int:

@@ -125,14 +125,9 @@ class ReadReport:
             )
 
     def problem(self, reason: str, message: str) -> None:
-        """Raises an error for malformed input, or counts it if `on_error` is `"skip"`.
+        """Raises a ValueError for malformed input, or counts it under a reason if `on_error` is `"skip"`.
 
-        Args:
-            reason: Category to count it under.
-            message: Location, expected input and actual input.
-
-        Raises:
-            ValueError: If `on_error` is `"raise"`.
+        The message has the location, the expected input and the actual input.
         """
         if len(message) > _LONGEST:
             message = f"{message[: _LONGEST // 2]}...{message[-_LONGEST // 2 :]}"
@@ -146,12 +141,9 @@ class ReadReport:
     def read_each(
         self, rows: Iterable[tuple[Any, ...]], read: Callable[..., T], reason: str
     ) -> Iterator[tuple[str, T]]:
-        """Yields what `read` makes of each row, with the location of the row.
+        """Yields what `read` makes of each row, a location and arguments, with the location.
 
-        Args:
-            rows: Tuples of a location, for messages, and the arguments of `read`.
-            read: Reads a row. A `ValueError` says that it is malformed, `LeaveOut` that it has no label.
-            reason: Category of malformed rows.
+        If it raises a `ValueError`, the row is a problem for this reason; `LeaveOut` says that it has no label.
         """
         for where, *row in rows:
             try:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from .encodings import resolve_encoding, see_encoding, see_unicode
 from .files import data_suffix, is_packed, read_head
+from .joined_labels import SPELLED
 from .kinds import REFUSED, see_binary, see_kind
 
 SAMPLE = 1 << 20
@@ -73,7 +74,7 @@ class Requested(NamedTuple):
         Raises:
             ValueError: If a value is unusable.
         """
-        delimiter = {"tab": "\t", "\\t": "\t"}.get(self.delimiter or "", self.delimiter)
+        delimiter = SPELLED.get(self.delimiter or "", self.delimiter)
         if delimiter is not None and (len(delimiter) != 1 or delimiter in "\"'\r\n"):
             raise ValueError(
                 f"delimiter must be a single character other than a quote or line break, got {delimiter!r}"
@@ -119,11 +120,7 @@ class Format(NamedTuple):
     note: str = ""
 
     def refuse(self, path: object) -> None:
-        """Refuses content that no reader accepts.
-
-        Raises:
-            ValueError: With what to do instead.
-        """
+        """Raises a ValueError with what to do instead, if no reader accepts the content."""
         if self.kind in REFUSED:
             raise ValueError(f"{path} {REFUSED[self.kind]}")
 

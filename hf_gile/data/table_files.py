@@ -33,6 +33,7 @@ _BY_LINE = ("jsonl", "text", "fasttext")  # kinds whose rows are lines
 _PIECE = 1 << 26
 _LINE_BYTES = 150  # of Python, for each line that waits for the end of its row
 _FIRST_ROWS = 1000
+_OBJECTS = Format("json")
 _NEAR = 0.75  # similarity of a column that is suggested: "txt" for "text", but not "intent"
 _WORDS = 2  # of most names of columns
 _BOM = "\ufeff"
@@ -81,39 +82,38 @@ def read_rows(
     Raises:
         ValueError: If a column is missing. Unless the report skips errors: if a row or the file is malformed.
     """
-    piece = source if isinstance(source, Piece) else None
-    path = piece.path if piece else "standard input"
-    if piece is None or piece.start == 0:
-        report.files += 1
+    piece = source if isinstance(source, Piece) else Piece("standard input")
+    path = piece.path
+    report.files += piece.start == 0
     if form.kind == "empty":
         report.problem("damaged file", f"{path}: empty file")
         return
     if form.kind in VOCABULARIES:
         raise ValueError(f"{path}: expected a table, got {form.kind}: {VOCABULARIES[form.kind]}")
-    is_part = form.kind in _BY_LINE and piece not in (None, Piece(path))
+    is_part = form.kind in _BY_LINE and piece != Piece(path)
     unit = {"json": "record", "parquet": "row"}.get(form.kind, "line" + " at byte" * is_part)
     short = "byte " * is_part
     is_ragged = form.kind in ("json", "jsonl")
+    first_rows = _FIRST_ROWS if is_ragged else 1
     arguments = {**(columns or {}), **(may_lack or {})}
     absent = set(arguments)
-    optional = {name for name in may_lack or () if is_ragged}
+    optional = set(may_lack or ()) if is_ragged else set()
     names: dict[str, None] = {}
     nested: dict[str, str] = {}
     count = 0
     with closing(_open_rows(source, form, [*arguments])) as rows:
         for number, row in report.until_damage(rows, path):
-            if not isinstance(row, dict):
-                problem = (
-                    row if isinstance(row, ValueError) else f"expected an object, got {shortened(row)}; write {_OBJECT}"
-                )
-                report.problem("malformed row", f"{path}: {unit} {number:,}: {problem}")
+            if not isinstance(row, dict | ValueError):
+                row = ValueError(f"expected an object, got {shortened(row)}; write {_OBJECT}")
+            if isinstance(row, ValueError):
+                report.problem("malformed row", f"{path}: {unit} {number:,}: {row}")
                 continue
             count += 1
             if absent:
                 absent.difference_update(row)
                 names.update(dict.fromkeys(row))
                 nested.update({inner: name for name, cell in row.items() if isinstance(cell, dict) for inner in cell})
-                if absent - optional and (not is_ragged or count == _FIRST_ROWS):
+                if absent - optional and count == first_rows:
                     break
             yield f"{path}: {unit} {number:,}", f"{short}{number}", row
     absent -= optional - nested.keys()
@@ -226,7 +226,7 @@ def describe_missing_column(
     missing: str,
     columns: Iterable[str],
     argument: str | None = None,
-    form: Format | None = None,
+    form: Format = _OBJECTS,
 ) -> str:
     """Says that a column is missing among existing columns, and what to do.
 
@@ -239,19 +239,19 @@ def describe_missing_column(
         no column 'text', only utterance, intent; name the column with text="..."
     """
     columns = list(columns)
-    is_csv = form is not None and form.kind == "csv"
-    by_form = {column.casefold(): column for column in columns}
-    near = [by_form[form] for form in difflib.get_close_matches(missing.casefold(), by_form, n=3, cutoff=_NEAR)]
+    is_csv = form.kind == "csv"
+    by_case = {column.casefold(): column for column in columns}
+    near = [by_case[name] for name in difflib.get_close_matches(missing.casefold(), by_case, n=3, cutoff=_NEAR)]
     hint = ""
     if near:
         hint = f"; did you mean {', '.join(map(shortened, sorted(near)))}?"
     elif argument:
         hint = f'; name the column with {argument}="..."'
-    if form is not None and form.columns[:1] == ("1",) and argument:
+    if form.columns[:1] == ("1",) and argument:
         hint = f'; the file has no header: name all its columns with --columns, or pass {argument}="1" and so on'
     elif is_csv and argument and any(len(column.split()) > _WORDS for column in columns):
         hint += "; if the first line is no header, name all columns with --columns"
-    if form is not None and is_csv and len(columns) == 1:
+    if is_csv and len(columns) == 1:
         hint += f"; if cells are separated by another sign than {form.delimiter!r}, pass --delimiter"
     listed = [column if len(column) <= 60 else shortened(column) for column in columns[:20]]
     if len(columns) > len(listed):

@@ -27,7 +27,7 @@ from ..models.labels_gile import LabelSet
 from .files import Paths, find_files
 from .label_columns import SAMPLE, LabelColumn, see
 from .label_numbers import flag_columns
-from .loading import Piece, document_features, is_useful, load_pieces, short_names
+from .loading import Piece, document_features, load_pieces, short_names, useful_documents
 from .report import ReadReport
 from .schema import Row, column_names, document_id, join_columns
 from .sniffing import Format, Layout, Requested, sniff
@@ -346,10 +346,9 @@ def _documents_of(
     report: ReadReport,
     name: str = "",
 ) -> Iterator[dict[str, Any]]:
-    """Yields the usable documents of rows, as `read_rows` yields them; `name` starts their ids."""
-    for where, document in report.read_each(rows, partial(columns.document, name), "malformed row"):
-        if is_useful(document, where, report, columns.unlabelled, bool(columns.labels.columns)):
-            yield document
+    """Returns the usable documents of rows, as `read_rows` yields them; `name` starts their ids."""
+    documents = report.read_each(rows, partial(columns.document, name), "malformed row")
+    return useful_documents(documents, report, columns.unlabelled, has_labels=bool(columns.labels.columns))
 
 
 def _check_documents(report: ReadReport, labels: LabelColumn, source: str) -> None:

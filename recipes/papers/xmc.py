@@ -47,7 +47,7 @@ from hf_gile.data.encodings import resolve_encoding
 from hf_gile.data.files import data_suffix, read_npz
 from hf_gile.data.homonyms import distinguish
 from hf_gile.data.json_text import check_parts
-from hf_gile.data.loading import Piece, document_features, is_useful, load_pieces
+from hf_gile.data.loading import Piece, document_features, load_pieces, useful_documents
 from hf_gile.data.report import ReadReport
 from hf_gile.data.schema import clean_text, document_id, join_columns
 from hf_gile.data.table_files import read_lines
@@ -248,8 +248,7 @@ def _read_documents(
         except ValueError as error:
             report.problem("malformed document", f"{where}: {error}")
             continue
-        if is_useful(document, where, report, "drop"):
-            yield document
+        yield from useful_documents([(where, document)], report, "drop")
     if gold_rows is not None and next(gold_rows, None) is not None:
         report.problem("damaged file", f"{path}: {count:,} documents, but {gold} has labels for more")
     if excluded_by_document and (last := max(excluded_by_document)) >= count:
