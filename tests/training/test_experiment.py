@@ -7,11 +7,12 @@ import pytest
 import torch
 from answers import logits_of
 from datasets import Dataset
+from papers.threshold_tuner import ThresholdTuner
 from papers.unit_runs import first_columns
 from papers.unseen_weights import weigh_unseen
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
-from hf_gile.training import GileDataCollator, GileLoss, LabelSampler, ThresholdTuner
+from hf_gile.training import GileDataCollator, GileLoss, LabelSampler
 from hf_gile.training.experiment import (
     Experiment,
     documents_per_second,
