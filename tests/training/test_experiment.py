@@ -119,10 +119,8 @@ def test_without_calibration_the_tuned_thresholds_are_stored(make):
 def test_held_out_labels_are_candidates_only_in_validation(make):
     experiment = make()
     assert (experiment.in_validation, experiment.in_test) == ([0, 1, 2, 3], [0, 1, 2])
-    assert set(experiment.trainer.eval_dataset) == {"validation"}
-    experiment = make(held_out=(), test_curve=True)
+    experiment = make(held_out=())
     assert (experiment.in_validation, experiment.in_test) == ([0, 1, 2, 3], [0, 1, 2, 3])
-    assert set(experiment.trainer.eval_dataset) == {"validation", "test"}
 
 
 def test_sampled_encoding_also_samples_validation_documents_evenly(make):
