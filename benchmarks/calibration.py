@@ -29,13 +29,13 @@ from typing import Any
 import torch
 from machine import RESULTS, provenance, stay_offline, write_json
 from obvious_sets import SETS, Task
+from papers.threshold_tuner import ThresholdTuner
 from torch import Tensor
 
 from hf_gile import GileForSequenceClassification, GileProcessor
 from hf_gile.metrics import CalibrationMetrics, F1Metrics
 from hf_gile.models.checks_gile import METHODS
 from hf_gile.models.search_gile import calibrated
-from hf_gile.training import ThresholdTuner
 from hf_gile.training.calibration import Calibration, fit
 from hf_gile.training.calibration.score_counts import ScoreCounts
 

@@ -53,10 +53,10 @@ from obvious_systems import (
     batches,
     padded,
 )
+from papers.threshold_tuner import ThresholdTuner
 from torch.nn import functional
 
 from hf_gile.metrics import LabelMetrics
-from hf_gile.training import ThresholdTuner
 
 ROOT = Path(__file__).parents[1]
 PAGE, README = ROOT / "docs" / "obvious.md", ROOT / "README.md"

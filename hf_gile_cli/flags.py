@@ -9,7 +9,8 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from reprlib import repr as shortened
@@ -298,6 +299,20 @@ def _mask_texts(args: TrainingArguments) -> None:
             safe = masked_in(value)
             if safe != value:
                 setattr(args, field.name, safe)
+
+
+@contextmanager
+def reading(args: TrainingArguments, content: str) -> Iterator[None]:
+    """Reads files in the main process first, which fills the cache for other processes.
+
+    Raises:
+        SystemExit: If a file cannot be read, or is invalid; with a message.
+    """
+    with args.main_process_first(desc=f"reading {content}"):
+        try:
+            yield
+        except (ValueError, OSError) as error:
+            raise SystemExit(str(error)) from None
 
 
 def card_info(path: str | None, **defaults: Any) -> CardInfo:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from papers.multilingual import MultilingualDataset
 from papers.news import News, joint_size_for, paper_threshold
+from papers.threshold_tuner import ThresholdTuner
 from papers.units import UNITS
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
@@ -17,7 +18,6 @@ from hf_gile.training import (
     GileDataCollator,
     GileLoss,
     LabelSampler,
-    ThresholdTuner,
     calibrate,
     set_word_vectors,
 )

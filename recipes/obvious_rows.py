@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from papers.threshold_tuner import ThresholdTuner
 from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.svm import LinearSVC
@@ -27,7 +28,6 @@ from hf_gile import LabelSet
 from hf_gile.metrics import propensities
 from hf_gile.metrics.label_metrics import LabelMetrics
 from hf_gile.metrics.trainer import OnColumns
-from hf_gile.training import ThresholdTuner
 from hf_gile.training.experiment import columns_in_test, columns_in_validation
 from hf_gile.training.options import TOP_K
 from hf_gile.training.study import Study

@@ -39,11 +39,11 @@ from transformers import TrainingArguments
 
 from hf_gile.publishing.markdown import one_line
 from hf_gile.training.options import AUTO
-from hf_gile.training.reporting import printer, reading, table_of_results
+from hf_gile.training.reporting import printer, table_of_results
 from hf_gile.training.settings import check_files
 from hf_gile.training.study import Study
 from hf_gile.training.task import TextTask
-from hf_gile_cli.flags import card_info, parse_settings
+from hf_gile_cli.flags import card_info, parse_settings, reading
 
 ROWS = {**UNITS, **BASELINES}
 """The rows of the paper's Table 2."""

@@ -28,10 +28,10 @@ from hf_gile.publishing.card import write_card
 from hf_gile.publishing.report import REPORT_FILE, make_report
 from hf_gile.training.experiment import save_model, train
 from hf_gile.training.options import ReportOptions
-from hf_gile.training.reporting import printer, reading, saved_settings, say_calibration, write_results
+from hf_gile.training.reporting import printer, saved_settings, say_calibration, write_results
 from hf_gile.training.settings import check_choice, check_files
 from hf_gile.training.task import problem_type_of
-from hf_gile_cli.flags import card_info, parse_settings
+from hf_gile_cli.flags import card_info, parse_settings, reading
 
 
 @dataclass(kw_only=True)

@@ -41,9 +41,9 @@ from hf_gile.language_models import NmtConfig, NmtForConditionalGeneration, repl
 from hf_gile.language_models.joint_models import LOSSES
 from hf_gile.language_models.joint_output import DEEP, FORMS
 from hf_gile.training.experiment import run_arguments, save_model, train
-from hf_gile.training.reporting import printer, reading, saved_settings, write_results
+from hf_gile.training.reporting import printer, saved_settings, write_results
 from hf_gile.training.settings import Settings, check_choice
-from hf_gile_cli.flags import parse_settings
+from hf_gile_cli.flags import parse_settings, reading
 
 LAYER = re.compile(r"([a-z]+?)([1-9]\d*)?(?:x([1-9]\d*))?")
 """Name of an output layer: its form, joint size and depth."""

@@ -24,11 +24,11 @@ from transformers import TrainingArguments
 from hf_gile.publishing import CardInfo
 from hf_gile.training.fit import fit
 from hf_gile.training.options import AUTO, Options
-from hf_gile.training.reporting import printer, reading
+from hf_gile.training.reporting import printer
 from hf_gile.training.settings import check_files
 from hf_gile.training.study import Study
 from hf_gile.training.task import TextTask, problem_type_of
-from hf_gile_cli.flags import card_info, parse_settings
+from hf_gile_cli.flags import card_info, parse_settings, reading
 
 
 @dataclass

@@ -27,10 +27,10 @@ from hf_gile.data import ReadReport
 from hf_gile.data.parts import fill_parts
 from hf_gile.data.zero_shot import seen_first
 from hf_gile.training.options import AUTO
-from hf_gile.training.reporting import printer, reading
+from hf_gile.training.reporting import printer
 from hf_gile.training.study import Study
 from hf_gile.training.task import TextTask
-from hf_gile_cli.flags import card_info, parse_settings
+from hf_gile_cli.flags import card_info, parse_settings, reading
 
 
 @dataclass(kw_only=True)

@@ -41,8 +41,7 @@ def evaluate_index(
             `inputs_embeds`, `attention_mask`, `labels`, and if needed `language`, `excluded_columns`, `lexical_ids` and
             `lexical_counts`. They may be a stream. Label indices are those of `index.label_set`: encode the documents
             with it if it is not that of the model.
-        metrics: Metrics over the L labels of the index: a `LabelMetrics`, a `ThresholdTuner`, or several. They are
-            reset.
+        metrics: Metrics over the L labels of the index: a `LabelMetrics`, or several. They are reset.
         max_scores: Number of documents times labels scored together, but at least a document with all labels.
 
     Returns:

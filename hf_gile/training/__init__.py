@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ..extras import import_on_demand
 
 if TYPE_CHECKING:
-    from .calibration import ThresholdTuner, calibrate
+    from .calibration import calibrate
     from .collator import EpochCallback, GileDataCollator, LabelSampler
     from .convex import fit_convex
     from .distillation import attach_teacher, distill, teach
@@ -28,7 +28,6 @@ __all__ = [
     "GileDataCollator",
     "GileLoss",
     "LabelSampler",
-    "ThresholdTuner",
     "add_pooled_embeds",
     "attach_teacher",
     "best_text_encoder",

@@ -258,7 +258,6 @@ class Experiment:
         held_out: Ids of labels that only validation documents have. They are not candidates in the test, and other
             unseen labels are not candidates in validation.
         num_documents: Number of training documents; adds propensity-scored precision.
-        test_curve: Whether to evaluate the test documents after every epoch.
         optimizer: The optimizer; by default that of the arguments.
         encoder: Name or folder of the pretrained encoder or model that the weights come from, for the card.
 
@@ -275,7 +274,6 @@ class Experiment:
     args: TrainingArguments
     held_out: Collection[str] = ()
     num_documents: int | None = None
-    test_curve: bool = False
     optimizer: Optimizer | None = None
     encoder: str | None = None
     trainer: Trainer = field(init=False)
@@ -287,13 +285,12 @@ class Experiment:
         groups = None if all(seen) else seen
         one_label = self.model.config.problem_type == "single_label_classification"
         metrics = LabelMetrics(len(seen), groups, top_k=TOP_K, one_label=one_label)
-        evaluated = ("validation", "test") if self.test_curve else ("validation",)
         self.trainer = Trainer(
             self.model,
             self.args,
             data_collator=GileDataCollator(self.processor, self.sampler),
             train_dataset=self.parts["train"],
-            eval_dataset={part: self.parts[part] for part in evaluated},
+            eval_dataset={"validation": self.parts["validation"]},
             processing_class=self.processor,
             compute_metrics=OnColumns(metrics, self.in_validation),
             callbacks=[EpochCallback(self.sampler)],

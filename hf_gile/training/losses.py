@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
-from torch.nn import functional
 from transformers import PreTrainedConfig
 
+from ..metrics.batch import renumbered
 from ..models.label_embeds_gile import pool_stored_labels
 from ..models.languages_gile import (
     Languages,
@@ -74,27 +74,15 @@ def gold_positions(labels: Tensor, num_labels: int, columns: Tensor | None = Non
     check_gold(labels, num_labels)
     if columns is None:
         return labels
-    positions = positions_among(columns, labels)
+    positions = renumbered(labels, columns, num_labels)
     missing = (labels != IGNORE) & (positions == IGNORE)
     if bool(missing.any()):
         raise ValueError(
             f"labels contains index {labels[missing][0].item()}, which sampled_columns lacks: a sample must contain "
-            "all gold labels in ascending order (use hf_gile.training.LabelSampler); with an IterableDataset set "
+            "all gold labels (use hf_gile.training.LabelSampler); with an IterableDataset set "
             "TrainingArguments(accelerator_config={'dispatch_batches': False}), which would truncate the sample"
         )
     return positions
-
-
-def positions_among(columns: Tensor, labels: Tensor) -> Tensor:
-    """Returns the positions of `(B, P)` label indices among `(C,)` ascending ones; -100 for others.
-
-    Example:
-        >>> positions_among(torch.tensor([3, 5, 7]), torch.tensor([[7, 4, -100]]))
-        tensor([[   2, -100, -100]])
-    """
-    positions = torch.searchsorted(columns, labels)
-    is_scored = functional.pad(columns, (0, 1), value=IGNORE)[positions] == labels
-    return positions.masked_fill(~is_scored | (labels == IGNORE), IGNORE)
 
 
 LOSSES = {"binary_cross_entropy": binary_cross_entropy, "cross_entropy": cross_entropy}
@@ -289,7 +277,7 @@ class GileLoss:
             if config.language_labels:
                 columns, weights = step.select_candidates(language, labels, weights)
             if excluded_columns is not None and columns is not None:
-                excluded_columns = positions_among(columns, excluded_columns)
+                excluded_columns = renumbered(excluded_columns, columns, config.num_labels)
             bias = None
             if config.output_layer != "linear":
                 bias = select_module(step.model.gile.output_layer.classifier, language).bias

@@ -14,7 +14,6 @@ from transformers import TrainingArguments
 
 from ..masking import is_secret, masked_in
 from ..writing import write_text
-from .experiment import short_name
 from .options import STEPS
 
 AMONG_ALL = "unseen among all"
@@ -32,29 +31,9 @@ def printer(args: TrainingArguments) -> Callable[..., None]:
     return print if args.process_index == 0 else (lambda *_: None)
 
 
-@contextmanager
-def reading(args: TrainingArguments, content: str) -> Iterator[None]:
-    """Reads files in the main process first, which fills the cache for other processes.
-
-    Raises:
-        SystemExit: If a file cannot be read, or is invalid; with a message.
-    """
-    with args.main_process_first(desc=f"reading {content}"):
-        try:
-            yield
-        except (ValueError, OSError) as error:
-            raise SystemExit(str(error)) from None
-
-
 def write_results(folder: Path, results: Mapping[str, Any]) -> None:
     """Writes the results of a `Study` to `results.json`, where NaN is null."""
     write_text(folder / "results.json", json.dumps(without_nan(results), indent=1, allow_nan=False))
-
-
-def curves_of(result: Mapping[str, Any], metric: str) -> dict[str, list[tuple[float, float]]]:
-    """Returns the points (step, value) of the training loss and of the validation metric of a result."""
-    measured = [(entry["step"], entry[metric]) for entry in result["history"] if entry.get(metric) is not None]
-    return {"training loss": result["losses"], f"validation {short_name(metric)}": measured}
 
 
 @contextmanager

@@ -2,9 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,11 +25,10 @@ from .collator import LabelSampler
 from .convex import refit_convex
 from .encoders import is_foreign, origin_of
 from .encoding import ReadBefore
-from .experiment import Experiment, documents_per_second, run_arguments, save_model
+from .experiment import Experiment, documents_per_second, run_arguments, save_model, short_name
 from .options import TOP_K, Options
 from .reporting import (
     AMONG_ALL,
-    curves_of,
     printer,
     saved_settings,
     say_calibration,
@@ -94,7 +92,6 @@ class Study:
         self.info = info or CardInfo()
         self.tested_on = tested_on
         self.results: dict[str, Any] = {}
-        self._page: Callable[[], None] | None = None
         self.problem_type = problem_type_of(task.parts, task.gold, options.problem_type)
         options.check_problem_type(self.problem_type)
         self.has_one_label = self.problem_type == "single_label_classification"
@@ -159,7 +156,7 @@ class Study:
         1. `calibrate` fits probabilities and thresholds on documents left out.
         2. `Experiment.test` measures the model on the test documents; its report is that of the card.
         3. `fit_again` fits it also on the parts that were cut from the training documents.
-        4. The results, the model and its card are saved.
+        4. The results, the model, its card and the report of the run are saved.
 
         The entry in `results` has the result of `calibrate`, the metrics as `test`, with `test_documents_per_second`,
         from texts to the scores of all labels, and `fitted_again_on`, the number of documents of the last fit, or 0.
@@ -177,8 +174,6 @@ class Study:
         has_report = is_saved and self.options.make_cards and self.args.process_index == 0
         if has_report:
             mistakes = self._find_mistakes(experiment)
-            metric = str(experiment.args.metric_for_best_model)
-            self._page = partial(self._write_page, name, metric, report, mistakes)
         number = self.fit_again(experiment)
         self.results[name] = {**result, "fitted_again_on": number}
         folder = Path(self.args.output_dir) / name / "model"
@@ -189,6 +184,8 @@ class Study:
         if has_report:
             report.save(folder / REPORT_FILE)
             write_card(folder, experiment.model, self._card_info(experiment, number), report)
+            metric = str(experiment.args.metric_for_best_model)
+            self._write_page(name, metric, report, mistakes)
 
     def calibrate(self, experiment: Experiment) -> dict[str, Any]:
         """Fits the calibration and the thresholds of a trained model on documents left out.
@@ -292,14 +289,11 @@ class Study:
         for number in {result.get("fitted_again_on") for result in self.results.values()}:
             if number:
                 notes.append(_FITTED_AGAIN.format(self.num_documents, number, " and ".join(self.task.cut)))
-        files = "results.json, settings.yaml, and each model"
-        if self._page is not None:
-            self._page()
-            files = f"{PAGE_FILE}, {files}"
         self.say(table_of_results(self.results, columns, groups, "\n".join(notes)))
         folder = Path(self.args.output_dir)
-        self.say(f"\nwritten to {folder}: {files}")
         saved = [name for name in self.results if (folder / name / "model").is_dir()]
+        page = f"{PAGE_FILE}, " if saved and self.options.make_cards else ""
+        self.say(f"\nwritten to {folder}: {page}results.json, settings.yaml, and each model")
         if saved:
             model = f'"zero-shot-classification", model="{folder}/{saved[-1]}/model", trust_remote_code=True'
             self.say(f"to use one:\n  from transformers import pipeline\n  pipe = pipeline(\n      {model}\n  )")
@@ -348,13 +342,11 @@ class Study:
         bare = [label.name for label in self.described if not label.description and not label.synonyms]
         if bare:
             steps.append(f"Describe labels, or add synonyms: {len(bare):,} have none, such as {', '.join(bare[:5])}")
-        run = Run(
-            self.tested_on or self.info.dataset_name or "Training",
-            self.said.copy(),
-            table,
-            curves_of(self.results[name], metric),
-            steps,
-        )
+        result = self.results[name]
+        measured = [(entry["step"], entry[metric]) for entry in result["history"] if entry.get(metric) is not None]
+        curves = {"training loss": result["losses"], f"validation {short_name(metric)}": measured}
+        title = self.tested_on or self.info.dataset_name or "Training"
+        run = Run(title, self.said.copy(), table, curves, steps)
         write_page(folder, run, report, labels, mistakes)
 
     def _notes_on_evidence(self) -> list[str]:

@@ -41,11 +41,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from papers.news import paper_threshold, read_news
+from papers.threshold_tuner import ThresholdTuner
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
 
 from hf_gile.metrics import LabelMetrics
-from hf_gile.training import ThresholdTuner
 from hf_gile.training.reporting import without_nan
 from hf_gile.writing import whole_file
 

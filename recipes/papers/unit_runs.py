@@ -136,16 +136,18 @@ class UnitTrainer:
         optimizer = None
         if model.config.text_config.reads_pretrained:
             optimizer = pretrained_optimizer(model, study.args, settings.text_encoder_learning_rate)
-        return study.experiment(
+        experiment = study.experiment(
             name,
             model,
             processor,
             parts,
             self.sampler(labels),
-            test_curve=settings.test_curve,
             optimizer=optimizer,
             encoder=settings.start_from or settings.encoder,
         )
+        if settings.test_curve:
+            experiment.trainer.eval_dataset["test"] = parts["test"]
+        return experiment
 
     def model(self, unit: Unit) -> tuple[Any, GileProcessor]:
         """Returns a model and its processor: a saved model, or a new one over a pretrained encoder or over words.

@@ -5,11 +5,11 @@ import json
 import pytest
 import torch
 from answers import logits_of
+from papers.threshold_tuner import ThresholdTuner
 from topics import SEEN
 from transformers import AutoModelForSequenceClassification
 
 from hf_gile import GileProcessor
-from hf_gile.training import ThresholdTuner
 
 pytestmark = pytest.mark.slow
 

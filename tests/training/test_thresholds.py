@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 import torch
+from papers.threshold_tuner import ThresholdTuner
 from transformers import EvalPrediction
 
 from hf_gile.metrics import F1Metrics, LabelMetrics
 from hf_gile.metrics.batch import read_batch
-from hf_gile.training import ThresholdTuner
 from hf_gile.training.calibration import Calibration, fit
 from hf_gile.training.calibration.score_counts import ScoreCounts
 from hf_gile.training.calibration.thresholds import MIN_DOCUMENTS, MIN_GOLD

@@ -2,6 +2,5 @@
 
 from .calibrating import calibrate
 from .fitting import Calibration, fit
-from .thresholds import ThresholdTuner
 
-__all__ = ["Calibration", "ThresholdTuner", "calibrate", "fit"]
+__all__ = ["Calibration", "calibrate", "fit"]
