@@ -38,7 +38,7 @@ from .label_cells import (
     sign_of_bits,
     whole_number,
 )
-from .schema import BLOCK, Row, as_list
+from .schema import BLOCK, Row, as_list, clean_label
 
 SAMPLE = 2000
 """Number of rows from which the form of labels is seen."""
@@ -49,6 +49,8 @@ _KEYS = (  # of objects, in order of preference
     "id", "@id", "ui", "code", "uri", "value", "choices",
 )  # fmt: skip
 _FEW = 10  # rows
+_NEARLY_ALL = 0.9  # of the cells of a column, since a few may have typing errors
+_FEW_NUMBERS = 3  # beyond 0 and 1, of a column that has neither counts nor shares
 _MOST_TEXTS = 1 << 16  # that are remembered
 _COUNTED = re.compile(
     r"(.*[_ ])?(id|idx|index|k?folds?|split)|unnamed.*|row|(is_)?(train|test|val|valid|validation|dev)", re.IGNORECASE
@@ -66,6 +68,8 @@ _NOTHING = re.compile(
 _QUOTED = re.compile(
     r"""\A\s*(?:(["'])([^"']*)\1|[\u201c\u201e\xab]\s*([^\u201c-\u201e\xab\xbb]*)[\u201c\u201d\xbb])\s*\Z"""
 )
+# Of columns, up to a sign before a word. A point or a slash after a single letter is of an abbreviation.
+_PREFIX = re.compile(r".*(?:[_:=\[]|(?<=[^\W\d_]\w)(?:/|\.(?!.*[\s.])))", re.DOTALL)
 _NEGATION = re.compile(r"(?:\b|_)(no|non|not|without)(?:\b|_)", re.IGNORECASE)
 _DECIDING = "0", "1", "0.0", "1.0", "false", "true"
 
@@ -103,7 +107,7 @@ class LabelColumn(NamedTuple):
         """
         if self.form == "flags":
             named = zip(self.columns, self.names[0], strict=True)
-            return [name for column, name in named if read_flag(row.get(column), column)]
+            return [*dict.fromkeys(name for column, name in named if read_flag(row.get(column), column))]
         labels: dict[str, None] = {}
         for number, column in enumerate(self.columns):
             if row.get(column) is None:
@@ -214,7 +218,8 @@ def see(
     form = LabelColumn(tuple(columns), literal=tuple(literal))
     cells = [row[column] for row in rows for column in columns if not form.is_absent(row.get(column))]
     title = f"label column{'s' * (len(columns) > 1)} {', '.join(map(repr, columns[:9]))}"
-    if len(columns) > 1 and are_flags(cells):
+    alone = [[row[column] for row in rows if not form.is_absent(row.get(column))] for column in columns]
+    if len(columns) > 1 and cells and all(map(are_flags, filter(None, alone))):
         return _see_flags(form, rows, known, separator, title)
     if classes:
         form = form._replace(names=tuple(tuple(classes.get(column, ())) for column in columns))
@@ -273,17 +278,18 @@ def _see_flags(
 ) -> LabelColumn:
     """Names labels by columns, without a prefix of all columns, as of `pandas.get_dummies`, unless it has a meaning."""
     columns = form.columns
-    prefix = re.sub(r"[^_.:=/]*\Z", "", commonprefix(columns))  # noqa: RUF071 - of characters
-    names = tuple(column.removeprefix(prefix) for column in columns)
+    prefix = (_PREFIX.match(commonprefix(columns)) or [""])[0]  # noqa: RUF071 - of characters
+    end = next((pair[1] for pair in ("()", "[]") if prefix.count(pair[0]) > prefix.count(pair[1])), "")
+    whole = tuple(map(clean_label, columns))
+    names = tuple(clean_label(column.removeprefix(prefix).removesuffix(end)) for column in columns)
     are_foreign = known.isdisjoint(names) if known else all(map(str.isdecimal, names))
-    if separator is not None or "" in names or are_foreign or _NEGATION.search(prefix):
-        names = columns
-    ones = [column for column in _ones(rows) if column not in columns]
-    more = ""
-    if names != columns:
-        more = f", without their prefix {prefix!r} (--separator none keeps it)"
-    if ones:
-        more += f"; {', '.join(map(repr, ones[:3]))} is 1 in all rows, and left out"
+    is_open = not all(column.endswith(end) for column in columns)
+    if separator is not None or "" in names or is_open or are_foreign or _NEGATION.search(prefix):
+        names = whole
+    more = f", without their prefix {prefix!r} (--separator none keeps it)" * (names != whole)
+    rest = [column for column in rows[0] if column and column not in columns and are_flags(_cells(rows, column))]
+    shown = ", ".join(map(repr, rest[:5])) + ", ..." * (len(rest) > 5)
+    more += f" (left out, though from 0 to 1 too: {shown})" * bool(rest)
     form = form._replace(form="flags", names=(names,))
     return _noted(form, f"{title}: a column of zeros and ones a label{more}", "--labels", rows)
 
@@ -346,25 +352,53 @@ def _note_first(items: Sequence[Any]) -> str:
     return f"; {first!r} is only in the first row: if it is a second row of names, remove it"
 
 
-def flag_columns(rows: Sequence[Row], others: Collection[str]) -> list[str]:
-    """Returns the columns that only have numbers from 0 to 1, if there are at least two; `others` are excluded."""
-    ones = _ones(rows)
-    cells = {column: _cells(rows, column) for column in _candidates(rows) if column not in (*others, *ones)}
-    flags = [column for column in cells if are_flags(cells[column])]
-    whole = [column for column in flags if all(as_number(cell) in (0, 1) for cell in cells[column])]
-    flags = whole or flags  # a share may be the agreement of annotators
+def flag_columns(rows: Sequence[Row], others: Collection[str], known: Collection[str] = ()) -> list[str]:
+    """Returns the columns that only have numbers from 0 to 1, if there are at least two; `others` are excluded.
+
+    Raises:
+        ValueError: If another column nearly is one of zeros and ones, or has the name of a known label.
+    """
+    flags = _flags(rows, others, known)
+    for column in sorted({*_candidates(rows, known)}.difference(flags, others)) if flags else ():
+        _refuse_odd(rows, column, flags, column in known)
+    return flags
+
+
+def _flags(rows: Sequence[Row], others: Collection[str], known: Collection[str]) -> list[str]:
+    """Returns what `flag_columns` does; a column in which each cell is 1 is none, unless its name is known."""
+    cells = {column: _cells(rows, column) for column in _candidates(rows, known) if column not in others}
+    ones = {column for column in cells if len(rows) >= _FEW and all(as_number(row.get(column)) == 1 for row in rows)}
+    flags = [column for column in cells if are_flags(cells[column]) and column not in ones.difference(known)]
+    whole = {column for column in flags if all(as_number(cell) in (0, 1) for cell in cells[column])}
+    # A share may be the agreement of annotators.
+    flags = [column for column in flags if not whole or column in whole or column in known]
     return flags if len(flags) > 1 else []
 
 
-def _ones(rows: Sequence[Row]) -> list[str]:
-    """Returns the columns in which each cell is 1, or a word for it; from a few rows, nothing follows."""
-    columns = _candidates(rows) if len(rows) >= _FEW else []
-    return [column for column in columns if all(as_number(row.get(column)) == 1 for row in rows)]
+def _candidates(rows: Sequence[Row], known: Collection[str]) -> list[str]:
+    """Returns the columns that may be labels: those with a known name, or one that is not of ids or parts."""
+    names = [column for row in rows[:1] for column in row if column]
+    return [column for column in names if column in known or not _COUNTED.fullmatch(column)]
 
 
-def _candidates(rows: Sequence[Row]) -> list[str]:
-    """Returns the columns of a table that may be labels: those with a name that is not one of ids or parts."""
-    return [column for row in rows[:1] for column in row if column and not _COUNTED.fullmatch(column)]
+def _refuse_odd(rows: Sequence[Row], column: str, flags: Sequence[str], is_known: bool) -> None:
+    """Refuses a column if nearly all cells are zeros and ones, unlike counts and shares, or if its name is known."""
+    cells = _cells(rows, column)
+    numbers = [as_number(cell) for cell in cells]
+    is_nearly = (
+        1 in numbers
+        and (0 in numbers or len(cells) < len(rows))
+        and sum(number in (0, 1) for number in numbers) >= _NEARLY_ALL * len(cells)
+        and len({*numbers} - {0, 1, None}) <= _FEW_NUMBERS
+    )
+    if is_nearly or (is_known and cells):
+        counts = Counter(map(str, cells))
+        odd = min(cells, key=lambda cell: (as_number(cell) in (0, 1), is_flag(cell), counts[str(cell)]))
+        place = next(number for number, row in enumerate(rows, 1) if row.get(column) is odd)
+        raise ValueError(
+            f"column {column!r} seems to be a label, as other columns of zeros and ones, but has {shortened(odd)} in "
+            f"row {place:,}: write 0 or 1, or leave it out with --labels {' '.join(map(shlex.quote, flags))}"
+        )
 
 
 def _cells(rows: Sequence[Row], column: str) -> list[Any]:
@@ -384,7 +418,7 @@ def _refuse_rows(
     words = [{str(cell).strip().lower() for cell in cells} for column in columns if (cells := _cells(rows, column))]
     seen = sorted(set().union(*words))
     if len(columns) == 1:
-        flags = flag_columns(rows, ())
+        flags = _flags(rows, (), ())
         if columns[0] in flags and set(seen).issubset(_DECIDING):
             raise ValueError(
                 f"{title} has zeros and ones, and so have other columns, so each may be a label: pass --labels "
