@@ -107,7 +107,8 @@ class LabelColumn(NamedTuple):
         """
         if self.form == "flags":
             named = zip(self.columns, self.names[0], strict=True)
-            return [*dict.fromkeys(name for column, name in named if read_flag(row.get(column), column))]
+            present = (name for column, name in named if read_flag(row.get(column), column))
+            return [*dict.fromkeys(present)]
         labels: dict[str, None] = {}
         for number, column in enumerate(self.columns):
             if row.get(column) is None:
@@ -352,7 +353,11 @@ def _note_first(items: Sequence[Any]) -> str:
     return f"; {first!r} is only in the first row: if it is a second row of names, remove it"
 
 
-def flag_columns(rows: Sequence[Row], others: Collection[str], known: Collection[str] = ()) -> list[str]:
+def flag_columns(
+    rows: Sequence[Row],
+    others: Collection[str],
+    known: Collection[str] = (),
+) -> list[str]:
     """Returns the columns that only have numbers from 0 to 1, if there are at least two; `others` are excluded.
 
     Raises:
@@ -368,7 +373,8 @@ def _flags(rows: Sequence[Row], others: Collection[str], known: Collection[str])
     """Returns what `flag_columns` does; a column in which each cell is 1 is none, unless its name is known."""
     cells = {column: _cells(rows, column) for column in _candidates(rows, known) if column not in others}
     ones = {column for column in cells if len(rows) >= _FEW and all(as_number(row.get(column)) == 1 for row in rows)}
-    flags = [column for column in cells if are_flags(cells[column]) and column not in ones.difference(known)]
+    ones.difference_update(known)
+    flags = [column for column in cells if column not in ones and are_flags(cells[column])]
     whole = {column for column in flags if all(as_number(cell) in (0, 1) for cell in cells[column])}
     # A share may be the agreement of annotators.
     flags = [column for column in flags if not whole or column in whole or column in known]
@@ -396,8 +402,9 @@ def _refuse_odd(rows: Sequence[Row], column: str, flags: Sequence[str], is_known
         odd = min(cells, key=lambda cell: (as_number(cell) in (0, 1), is_flag(cell), counts[str(cell)]))
         place = next(number for number, row in enumerate(rows, 1) if row.get(column) is odd)
         raise ValueError(
-            f"column {column!r} seems to be a label, as other columns of zeros and ones, but has {shortened(odd)} in "
-            f"row {place:,}: write 0 or 1, or leave it out with --labels {' '.join(map(shlex.quote, flags))}"
+            f"column {column!r} seems to be a label, as other columns of zeros and ones, but has "
+            f"{shortened(odd)} in row {place:,}: write 0 or 1, or leave it out with --labels "
+            f"{' '.join(map(shlex.quote, flags))}"
         )
 
 
