@@ -34,13 +34,13 @@ from .label_numbers import (
     are_flags,
     are_shares,
     class_name,
-    columns_of_ones,
     have_positions,
     named_classes,
+    other_flag_columns,
     read_flag,
     refuse_rows,
 )
-from .schema import BLOCK, Row, as_list
+from .schema import BLOCK, Row, as_list, clean_label
 
 SAMPLE = 2000
 """Number of rows from which the form of labels is seen."""
@@ -64,6 +64,8 @@ _NOTHING = re.compile(
 _QUOTED = re.compile(
     r"""\A\s*(?:(["'])([^"']*)\1|[\u201c\u201e\xab]\s*([^\u201c-\u201e\xab\xbb]*)[\u201c\u201d\xbb])\s*\Z"""
 )
+# Of columns, up to a sign before a word. A point or a slash after a single letter is of an abbreviation.
+_PREFIX = re.compile(r".*(?:[_:=\[]|(?<=[^\W\d_]\w)(?:/|\.(?!.*[\s.])))", re.DOTALL)
 _NEGATION = re.compile(r"(?:\b|_)(no|non|not|without)(?:\b|_)", re.IGNORECASE)
 
 
@@ -100,7 +102,7 @@ class LabelColumn(NamedTuple):
         """
         if self.form == "flags":
             named = zip(self.columns, self.names[0], strict=True)
-            return [name for column, name in named if read_flag(row.get(column), column)]
+            return list(dict.fromkeys(name for column, name in named if read_flag(row.get(column), column)))
         labels: dict[str, None] = {}
         for number, column in enumerate(self.columns):
             if row.get(column) is None:
@@ -211,7 +213,8 @@ def see(
     form = LabelColumn(tuple(columns), literal=tuple(literal))
     cells = [row[column] for row in rows for column in columns if not form.is_absent(row.get(column))]
     title = f"label column{'s' * (len(columns) > 1)} {', '.join(map(repr, columns[:9]))}"
-    if len(columns) > 1 and are_flags(cells):
+    alone = [[row[column] for row in rows if not form.is_absent(row.get(column))] for column in columns]
+    if len(columns) > 1 and cells and all(map(are_flags, filter(None, alone))):
         return _see_flags(form, rows, known, separator, title)
     if classes:
         form = form._replace(names=tuple(tuple(classes.get(column, ())) for column in columns))
@@ -269,17 +272,22 @@ def _see_flags(
 ) -> LabelColumn:
     """Names labels by columns, without a prefix of all columns, as of `pandas.get_dummies`, unless it has a meaning."""
     columns = form.columns
-    prefix = re.sub(r"[^_.:=/]*\Z", "", commonprefix(columns))  # noqa: RUF071 - of characters
-    names = tuple(column.removeprefix(prefix) for column in columns)
+    prefix = (_PREFIX.match(commonprefix(columns)) or [""])[0]  # noqa: RUF071 - of characters
+    end = next((pair[1] for pair in ("()", "[]") if prefix.count(pair[0]) > prefix.count(pair[1])), "")
+    whole = tuple(map(clean_label, columns))
+    names = tuple(clean_label(column.removeprefix(prefix).removesuffix(end)) for column in columns)
     are_foreign = known.isdisjoint(names) if known else all(map(str.isdecimal, names))
-    if separator is not None or "" in names or are_foreign or _NEGATION.search(prefix):
-        names = columns
-    ones = [column for column in columns_of_ones(rows) if column not in columns]
+    is_open = not all(column.endswith(end) for column in columns)
+    if separator is not None or "" in names or is_open or are_foreign or _NEGATION.search(prefix):
+        names = whole
     more = ""
-    if names != columns:
+    if names != whole:
         more = f", without their prefix {prefix!r} (--separator none keeps it)"
-    if ones:
-        more += f"; {', '.join(map(repr, ones[:3]))} is 1 in all rows, and left out"
+    if others := other_flag_columns(rows, columns):
+        shown = ", ".join(map(repr, others[:5]))
+        if len(others) > 5:
+            shown += ", ..."
+        more += f" (left out, though from 0 to 1 too: {shown})"
     form = form._replace(form="flags", names=(names,))
     return _noted(form, f"{title}: a column of zeros and ones a label{more}", "--labels", rows)
 

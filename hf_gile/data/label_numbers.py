@@ -33,7 +33,8 @@ _ANSWERS = (
 _YES = {yes for yes, _ in _ANSWERS}
 _NO = {no for _, no in _ANSWERS if no}
 _MARK = re.compile(r"[^\w\s.?\u2013\u2014-]")  # a sign for yes if no other is used, such as a star
-_NEARLY_ALL = 0.9  # of lists, since a few may be damaged or empty
+_NEARLY_ALL = 0.9  # of lists or cells, since a few may be damaged or empty
+_FEW_NUMBERS = 3  # beyond 0 and 1, of a column that has neither counts nor shares
 _COMMA = re.compile(r"^([01]),(?=\d+$)")  # of decimals in much of Europe
 _COUNTED = re.compile(
     r"(.*[_ ])?(id|idx|index|k?folds?|split)|unnamed.*|row|(is_)?(train|test|val|valid|validation|dev)", re.IGNORECASE
@@ -145,25 +146,66 @@ def have_positions(
     )
 
 
-def flag_columns(rows: Sequence[Row], others: Collection[str]) -> list[str]:
-    """Returns the columns that only have numbers from 0 to 1, if there are at least two; `others` are excluded."""
-    ones = columns_of_ones(rows)
-    cells = {column: _cells(rows, column) for column in _candidates(rows) if column not in (*others, *ones)}
-    flags = [column for column in cells if are_flags(cells[column])]
-    whole = [column for column in flags if all(as_number(cell) in (0, 1) for cell in cells[column])]
-    flags = whole or flags  # a share may be the agreement of annotators
+def flag_columns(
+    rows: Sequence[Row],
+    others: Collection[str],
+    known: Collection[str] = (),
+) -> list[str]:
+    """Returns the columns that only have numbers from 0 to 1, if there are at least two; `others` are excluded.
+
+    Raises:
+        ValueError: If another column nearly is one of zeros and ones, or has the name of a known label.
+    """
+    flags = _flags(rows, others, known)
+    if flags:
+        for column in _candidates(rows, known):
+            if column not in flags and column not in others:
+                _refuse_odd(rows, column, flags, column in known)
+    return flags
+
+
+def other_flag_columns(rows: Sequence[Row], columns: Collection[str]) -> list[str]:
+    """Returns the columns of a table, beside these, that have numbers from 0 to 1 as well."""
+    return [column for column in rows[0] if column and column not in columns and are_flags(_cells(rows, column))]
+
+
+def _flags(rows: Sequence[Row], others: Collection[str], known: Collection[str]) -> list[str]:
+    """Returns what `flag_columns` does; a column in which each cell is 1 is none, unless its name is known."""
+    cells = {column: _cells(rows, column) for column in _candidates(rows, known) if column not in others}
+    ones = {column for column in cells if len(rows) >= FEW and all(as_number(row.get(column)) == 1 for row in rows)}
+    ones.difference_update(known)
+    flags = [column for column in cells if column not in ones and are_flags(cells[column])]
+    whole = {column for column in flags if all(as_number(cell) in (0, 1) for cell in cells[column])}
+    # A share may be the agreement of annotators.
+    flags = [column for column in flags if not whole or column in whole or column in known]
     return flags if len(flags) > 1 else []
 
 
-def columns_of_ones(rows: Sequence[Row]) -> list[str]:
-    """Returns the columns in which each cell is 1, or a word for it; from a few rows, nothing follows."""
-    columns = _candidates(rows) if len(rows) >= FEW else []
-    return [column for column in columns if all(as_number(row.get(column)) == 1 for row in rows)]
+def _candidates(rows: Sequence[Row], known: Collection[str]) -> list[str]:
+    """Returns the columns that may be labels: those with a known name, or one that is not of ids or parts."""
+    names = [column for row in rows[:1] for column in row if column]
+    return [column for column in names if column in known or not _COUNTED.fullmatch(column)]
 
 
-def _candidates(rows: Sequence[Row]) -> list[str]:
-    """Returns the columns of a table that may be labels: those with a name that is not one of ids or parts."""
-    return [column for row in rows[:1] for column in row if column and not _COUNTED.fullmatch(column)]
+def _refuse_odd(rows: Sequence[Row], column: str, flags: Sequence[str], is_known: bool) -> None:
+    """Refuses a column if nearly all cells are zeros and ones, unlike counts and shares, or if its name is known."""
+    cells = _cells(rows, column)
+    numbers = [as_number(cell) for cell in cells]
+    is_nearly = (
+        1 in numbers
+        and (0 in numbers or len(cells) < len(rows))
+        and sum(number in (0, 1) for number in numbers) >= _NEARLY_ALL * len(cells)
+        and len({*numbers} - {0, 1, None}) <= _FEW_NUMBERS
+    )
+    if is_nearly or (is_known and cells):
+        counts = Counter(map(str, cells))
+        odd = min(cells, key=lambda cell: (as_number(cell) in (0, 1), is_flag(cell), counts[str(cell)]))
+        place = next(number for number, row in enumerate(rows, 1) if row.get(column) is odd)
+        raise ValueError(
+            f"column {column!r} seems to be a label, as other columns of zeros and ones, but has "
+            f"{shortened(odd)} in row {place:,}: write 0 or 1, or leave it out with --labels "
+            f"{' '.join(map(shlex.quote, flags))}"
+        )
 
 
 def _cells(rows: Sequence[Row], column: str) -> list[Any]:
@@ -183,7 +225,7 @@ def refuse_rows(
     words = [{str(cell).strip().lower() for cell in cells} for column in columns if (cells := _cells(rows, column))]
     seen = sorted(set().union(*words))
     if len(columns) == 1:
-        flags = flag_columns(rows, ())
+        flags = _flags(rows, (), ())
         if columns[0] in flags and set(seen).issubset(_DECIDING):
             raise ValueError(
                 f"{title} has zeros and ones, and so have other columns, so each may be a label: pass --labels "

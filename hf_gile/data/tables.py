@@ -287,7 +287,7 @@ def _see_labels(
             if _LABEL not in others and any(_LABEL in row for row in first):
                 columns = (_LABEL,)
             else:
-                columns = tuple(flag_columns(first, others)) or columns
+                columns = tuple(flag_columns(first, others, known)) or columns
         labels = see(first, columns, separator, known, _class_names(features, columns))
     report.note(labels.note)
     report.labels = labels

@@ -323,11 +323,31 @@ def test_a_prefix_that_all_columns_of_zeros_and_ones_share_is_no_part_of_labels(
         ("is_rude is_funny", "is_rude is_funny", "is_rude is_funny"),
         ("is_rude is_funny", "rude threat", "rude funny"),
         ("gold.a_b gold.a_c", "", "b c"),
+        ("science/physics science/optics", "", "physics optics"),
+        ("A/B A/C", "", "A/B A/C"),
+        ("topic[mice] topic[rats]", "", "mice rats"),
+        ("topic[mice]? topic[rats]", "", "topic[mice]? topic[rats]"),
     ],
 )
 def test_a_prefix_with_a_meaning_or_of_known_labels_is_kept(columns, known, labels):
     row = dict.fromkeys(columns.split(), 1)
     assert read(row, columns=[*row], known=known.split())[0] == [labels.split()]
+
+
+@pytest.mark.parametrize(
+    ("column", "names", "labels"),
+    [
+        ("{}", ["U.S. politics", "U.S. sport", "U.K. politics"], ["U.S. politics", "U.S. sport", "U.K. politics"]),
+        ("St. {}", ["Louis", "Paul"], ["St. Louis", "St. Paul"]),
+        ("Ph.D. {}", ["biology", "physics"], ["Ph.D. biology", "Ph.D. physics"]),
+        ("Label: {}", ["Mice", "Red  rats "], ["Mice", "Red rats"]),
+        ("Topics (choice={})", ["Mice", "Rats (white)"], ["Mice", "Rats (white)"]),
+        ("Q1. Which topics? [{}]", ["Mice", "Rats"], ["Mice", "Rats"]),
+    ],
+)
+def test_a_prefix_ends_before_a_whole_name(column, names, labels):
+    row = {column.format(name): 1 for name in names}
+    assert read(row, columns=[*row])[0] == [labels]
 
 
 @pytest.mark.parametrize("damaged", [[1, 0], [], [1, 0, None]])
@@ -386,7 +406,7 @@ def test_rejected_answers_of_prodigy_are_no_labels():
 
 def test_several_columns_have_shares_or_a_label_each():
     assert read({"a": 0.6, "b": "0.2"}, {"a": 0, "b": "1"}, columns=["a", "b"])[0] == [["a"], ["b"]]
-    assert read({"a": "x", "b": "y"}, {"a": "x", "b": ""}, columns=["a", "b"])[0] == [["x", "y"], ["x"]]
+    assert read({"a": "mice", "b": "y"}, {"a": "x", "b": ""}, columns=["a", "b"])[0] == [["mice", "y"], ["x"]]
 
 
 def test_columns_of_zeros_and_ones_are_seen_beside_text_and_id():
@@ -488,11 +508,56 @@ def test_words_for_missing_cells_are_labels_where_they_are_known_or_requested():
 
 
 def test_a_column_of_ones_alone_is_no_label():
-    table = [{"text": "x", "rude": row % 2, "threat": row % 3 == 0, "agreed": 1, "never": 0} for row in range(30)]
+    table = [{"text": "mice", "rude": row % 2, "threat": row % 3 == 0, "agreed": 1, "never": 0} for row in range(30)]
     columns = flag_columns(table, {"text"})
     assert columns == ["rude", "threat", "never"]
-    assert "'agreed' is 1 in all rows, and left out" in read(*table, columns=columns)[1]
+    assert "a label (left out, though from 0 to 1 too: 'agreed'), such as" in read(*table, columns=columns)[1]
     assert read(*table, columns=["rude", "agreed"])[0][0] == ["agreed"]
+
+
+def survey(**columns):
+    """Returns rows with two columns of zeros and ones, and others whose cells recur."""
+    return [
+        {"rude": row % 2, "threat": row % 3 % 2} | {name: cells[row % len(cells)] for name, cells in columns.items()}
+        for row in range(100)
+    ]
+
+
+ODD = ["maybe", 2, "9", -1, "1?", "O", "11", 0.5, "Yes!"]
+
+
+@pytest.mark.parametrize(
+    "cells", [*([0, 1] * 9 + [1, odd] for odd in ODD), ["yes", "no"] * 9 + ["no", "TRUE"], ["x", ""] * 20 + ["(x)"]]
+)
+def test_a_column_that_is_nearly_of_zeros_and_ones_is_refused(cells):
+    place = re.escape(f"has {cells[-1]!r} in row {len(cells)}: write 0 or 1")
+    with pytest.raises(ValueError, match=f"column 'off topic' .* {place}, or leave it out with --labels rude threat"):
+        flag_columns(survey(**{"off topic": cells}), ())
+
+
+COUNTS = {"words": [0, 12, 7, 31], "links": [0, 1] * 9 + [2, 0, 1, 3, 0, 1, 5, 8], "stars": [1, 2, 3, 4, 5]}
+COUNTS |= {"version": [1] * 19 + [2], "age": ["1", "0", "35"], "price": [0] * 19 + [9.5], "note": ["", "no", "", "see"]}
+LEFT_OUT = {"agreement": [0, 0, 1, 0.3, 0.9], "train": [0, 1, 1], "row": [0, 0, 1]}
+
+
+def test_counts_are_no_labels_and_columns_of_shares_and_parts_are_left_out_with_a_note():
+    table = survey(**COUNTS, **LEFT_OUT)
+    assert flag_columns(table, ()) == ["rude", "threat"]
+    assert f"0 to 1 too: {str([*LEFT_OUT])[1:-1]})" in read(*table, columns=["rude", "threat"])[1]
+
+
+def test_a_column_with_the_name_of_a_known_label_is_not_left_out():
+    table = survey(**COUNTS, **LEFT_OUT, agreed=[1])
+    assert flag_columns(table, (), [*LEFT_OUT, "agreed", "rude"]) == ["rude", "threat", *LEFT_OUT, "agreed"]
+    with pytest.raises(ValueError, match=r"column 'words' .* has 12 in row 2: write 0 or 1, or leave it out with"):
+        flag_columns(table, (), ["words", "rude"])
+
+
+@pytest.mark.parametrize("others", [("Y", "N"), ("True", "False"), ("x", "")])
+def test_columns_of_zeros_and_ones_may_have_words_of_their_own(others):
+    table = [{"mice": "no", "ripe": others[0]}, {"mice": "yes", "ripe": others[1]}]
+    assert flag_columns(table, ()) == ["mice", "ripe"]
+    assert read(*table, columns=["mice", "ripe"])[0] == [["ripe"], ["mice"]]
 
 
 def test_objects_are_read_by_their_name_or_known_id():
