@@ -45,6 +45,12 @@ def test_numbers_name_the_columns_of_a_file_without_a_header(write):
     assert (labels.ids, labels.names) == (["1", "2"], ["Iron", "Tin"])
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_lines_with_their_numbers_and_names_are_ids_and_names(write, first):
+    labels = load_labels(write("mapping.txt", f"{first}\tred mice\n{first + 1}\trats\n"))
+    assert (labels.ids, labels.names) == ([str(first), str(first + 1)], ["red mice", "rats"])
+
+
 @pytest.mark.parametrize("name", ["a.nt", "a.owl"])
 def test_damaged_rdf_is_no_text_of_labels(write, name):
     pytest.importorskip("rdflib")
