@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from reprlib import repr as shortened
 
+from .label_cells import has_lists
 from .schema import clean_label
 
 SPELLED = {"tab": "\t", "\\t": "\t", "newline": "\n", "\\n": "\n", "space": " "}
@@ -145,6 +146,23 @@ def separator_hint(ids: Sequence[str], known: set[str]) -> str:
     signs = (sign for sign, label_id in pairs if sign in ";|" or known.issuperset(split(label_id, sign)))
     hints = (f" (did you mean --separator {_NAMES.get(sign, sign)!r}?)" for sign in signs)
     return next(hints, "")
+
+
+def unlike(new: Iterable[str], known: set[str]) -> list[str]:
+    """Returns new labels in another form than known ones: lists, known labels with a sign between, numbers or names.
+
+    Example:
+        >>> unlike(["mice, rats", "cats, big", "['mice']", "3"], {"mice", "rats"})
+        ['mice, rats', "['mice']", '3']
+    """
+    are_numbers = {_NUMBER.fullmatch(label) is not None for label in known}
+    return [
+        label
+        for label in new
+        if has_lists([label])
+        or (_NUMBER.fullmatch(label) is not None) not in are_numbers
+        or any(sign in label and known.issuperset(split(label, sign)) for sign in (*_USUAL, " "))
+    ]
 
 
 def _are_joined(joined: Mapping[str, Sequence[str]], cells: Mapping[str, int], sign: str) -> bool:

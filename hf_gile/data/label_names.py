@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..models.labels_gile import Label, LabelSet
@@ -156,14 +156,13 @@ def _are_numbered(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
     pairs = [(match["number"], match["name"]) for match in map(pattern.fullmatch, names) if match]
     numbers = dict(pairs)
     return len({name for number, name in pairs if number.isdecimal()}) == len(names) or (
-        len(numbers) >= (0.8, 0.5)[len(numbers) > 2 and _count_lines(numbers)] * len(names)
+        len(numbers) >= (0.8, 0.5)[len(numbers) > 2 and _count_lines(list(numbers))] * len(names)
         and len({*numbers.values()}) > 0.7 * len(numbers)
     )
 
 
-def _count_lines(numbers: Iterable[str]) -> bool:
+def _count_lines(numbers: Sequence[str]) -> bool:
     """Checks whether numbers count from 0 or from 1."""
-    numbers = list(numbers)
     return numbers in ([*map(str, range(first, first + len(numbers)))] for first in (0, 1))
 
 
