@@ -161,7 +161,7 @@ def _are_numbered(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
     )
 
 
-def _count_lines(numbers: Sequence[str]) -> bool:
+def _count_lines(numbers: list[str]) -> bool:
     """Checks whether numbers count from 0 or from 1."""
     return numbers in ([*map(str, range(first, first + len(numbers)))] for first in (0, 1))
 

@@ -308,7 +308,7 @@ def _refuse_unlike(parts: "Mapping[str, Dataset]") -> None:
     for part in filter(parts.__contains__, PARTS):
         new = set(chain.from_iterable(parts[part]["labels"])) - seen
         odd = unlike(sorted(new), seen)
-        if len(odd) > max(1, 0.5 * len(new)):
+        if seen and len(odd) > max(1, 0.5 * len(new)):
             raise ValueError(
                 f"{part}: {len(odd):,} labels, such as {odd[0]!r} in document "
                 f"{_first_document({part: parts[part]}, odd[0])!r}, have another form than {min(seen)!r} of the first "
