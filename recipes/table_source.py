@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hf_gile.data.annif import load_annif, load_annif_vocabulary
 from hf_gile.data.files import data_suffix
 from hf_gile.data.homonyms import note_case
-from hf_gile.data.joined_labels import describe_near_forms
+from hf_gile.data.joined_labels import describe_near_forms, unlike
 from hf_gile.data.label_columns import SAMPLE
 from hf_gile.data.label_files import layout_beside, load_labels
 from hf_gile.data.parts import PARTS, fill_parts
@@ -21,6 +21,7 @@ from hf_gile.data.tables import Unlabelled, load_table, table_of
 from hf_gile.data.zero_shot import drop_labels, held_out_labels, seen_first
 from hf_gile.models.labels_gile import LabelSet
 
+_OFTEN = 5  # documents; a label that so many have would hardly be missing by chance
 _MANY = 50  # documents; a sample of fewer may have one of each label
 _SELDOM = (
     "choose another column with --labels, pass --separator with the sign between several labels of a cell, or if each "
@@ -170,7 +171,23 @@ class TableSource:
                     _say_report(say, part, report)
                     # The other parts are read as the training documents, which show best what a column is.
                     options.setdefault("labels", report.labels)
+        names = getattr(report.labels, "names", ())
+        if known is None and not names and self.separator != "none":
+            _refuse_unlike(parts)
+        elif known is not None and names[:1] == (tuple(known.names),) and report.labels.form != "positions":
+            self._refuse_title(parts, known.names)
         return parts, labels
+
+    def _refuse_title(self, parts: "Mapping[str, Dataset]", names: Sequence[str]) -> None:
+        """Refuses names of classes, by line, of which only the last has no document: the first may be a title."""
+        used = Counter(chain.from_iterable(gold for rows in parts.values() for gold in rows["labels"]))
+        least = min(used[name] for name in names[:-1])
+        if used[names[-1]] == 0 and least >= _OFTEN and data_suffix(Path(self.label_file or "")) not in SUFFIXES:
+            raise ValueError(
+                f"{self.label_file} has {len(names):,} labels, but the documents only have the classes 0 to "
+                f"{len(names) - 2:,}: is its first line, {names[0]!r}, a title? Remove it, or if no document has "
+                f"{names[-1]!r}, write a table with the columns id (0, 1 and so on) and name"
+            )
 
     def _load_dataset(self) -> "Mapping[str, Dataset]":
         """Loads the dataset, which may be a folder written by `save_to_disk`."""
@@ -220,12 +237,7 @@ class TableSource:
         self, ids: Sequence[str], reason: str, labels: LabelSet, parts: "Mapping[str, Dataset]"
     ) -> tuple[str, str]:
         """Returns a problem, with the id of the first document that has such a label, and its remedy."""
-        document = next(
-            name
-            for rows in parts.values()
-            for name, gold in zip(rows["id"], rows["labels"], strict=True)
-            if ids[0] in gold
-        )
+        document = _first_document(parts, ids[0])
         hint = describe_near_forms(ids, labels)
         number = f"{len(ids):,} label ids" if len(ids) > 1 else "1 label id"
         shown = (
@@ -281,6 +293,29 @@ class TableSource:
 def join_file_names(files: Sequence[str]) -> str:
     """Returns a name for documents, from the names of their files, folders and globs."""
     return ", ".join(dict.fromkeys(Path(file).name.partition(".")[0] for file in files))
+
+
+def _refuse_unlike(parts: "Mapping[str, Dataset]") -> None:
+    """Refuses labels that other files, or rows after the first, write in another form than the first training rows."""
+    seen = set(chain.from_iterable(parts["train"][:SAMPLE]["labels"]))
+    for part in filter(parts.__contains__, PARTS):
+        new = set(chain.from_iterable(parts[part]["labels"])) - seen
+        odd = unlike(sorted(new), seen)
+        if seen and len(odd) > max(1, 0.5 * len(new)):
+            document = _first_document({part: parts[part]}, odd[0])
+            hint = describe_near_forms(odd, LabelSet.from_names(sorted(seen)))
+            raise ValueError(
+                f"{part}: {len(odd):,} labels, such as {odd[0]!r} in document {document!r}, have another form than "
+                f"{min(seen)!r} of the first training documents{hint}: write all labels in the same form, or pass "
+                "--separator none if each is a label"
+            )
+        seen |= new
+
+
+def _first_document(parts: "Mapping[str, Dataset]", label_id: str) -> str:
+    """Returns the id of the first document that has a label."""
+    pairs = chain.from_iterable(zip(rows["id"], rows["labels"], strict=True) for rows in parts.values())
+    return next(name for name, gold in pairs if label_id in gold)
 
 
 def hold_out_labels(parts: "Mapping[str, Dataset]", share: float) -> "dict[str, Dataset]":

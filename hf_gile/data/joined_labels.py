@@ -13,6 +13,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING
 
+from .label_cells import has_lists
 from .schema import clean_label, plain_text
 
 if TYPE_CHECKING:
@@ -164,6 +165,23 @@ def describe_near_forms(missing: Sequence[str], labels: LabelSet) -> str:
 def _form(label_id: str) -> str:
     """Returns what label ids share that differ in case, spaces, signs for spaces, zeros before, or entities of HTML."""
     return re.sub(r"[\s_-]+", "", clean_label(plain_text(label_id))).casefold().lstrip("0")
+
+
+def unlike(new: Iterable[str], known: set[str]) -> list[str]:
+    """Returns new labels in another form than known ones: lists, known labels with a sign between, numbers or names.
+
+    Example:
+        >>> unlike(["mice, rats", "cats, big", "['mice']", "3"], {"mice", "rats"})
+        ['mice, rats', "['mice']", '3']
+    """
+    are_numbers = {_NUMBER.fullmatch(label) is not None for label in known}
+    return [
+        label
+        for label in new
+        if has_lists([label])
+        or (_NUMBER.fullmatch(label) is not None) not in are_numbers
+        or any(sign in label and known.issuperset(split(label, sign)) for sign in (*_USUAL, " "))
+    ]
 
 
 def _are_joined(joined: Mapping[str, Sequence[str]], cells: Mapping[str, int], sign: str) -> bool:

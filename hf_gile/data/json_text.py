@@ -54,7 +54,8 @@ def read_records(stream: IO[bytes], encoding: str) -> Iterator[object]:
     else:
         raise ValueError(f"expected a list of objects, or an object per line, got {text.ahead()}")
     if text.next_character():
-        raise ValueError(f"expected the end of the file after the last bracket, got {text.ahead()}")
+        remedy = "; write objects one after another as lines, with `jq -c .`" * (text.ahead()[1] == "{")
+        raise ValueError(f"expected the end of the file after the last bracket, got {text.ahead()}{remedy}")
 
 
 def _listed_objects(text: _JsonText) -> Iterator[object]:
@@ -78,7 +79,7 @@ def _listed_objects(text: _JsonText) -> Iterator[object]:
             if keys[-1] in lists:
                 yield item
     text.expect("}")
-    if not lists:
+    if not lists and not text.next_character():
         raise ValueError(
             f"expected a list of objects, or an object per line, got an object with the keys {keys[:9]}; "
             'in pandas, write it with to_json(orient="records"); jq writes objects by id as a list '

@@ -35,6 +35,7 @@ from .label_numbers import (
     are_shares,
     class_name,
     have_positions,
+    is_flag,
     named_classes,
     other_flag_columns,
     read_flag,
@@ -50,6 +51,7 @@ _KEYS = (  # of objects, in order of preference
     "prefLabel", "descriptor", "topic", "subject", "keyword", "heading",
     "id", "@id", "ui", "code", "uri", "value", "choices",
 )  # fmt: skip
+_SCORES = ("score", "confidence", "probability")
 _MOST_TEXTS = 1 << 16  # that are remembered
 _CODE = re.compile(  # digits, and no three letters in a row
     r"(?=.*\d)(?!.*[^\W\d_]{3}).*|(label|class|category|cluster|topic)[ _-]?\d+", re.DOTALL | re.IGNORECASE
@@ -254,9 +256,10 @@ def see(
     counted = ""
     if names := () if form.names else named_classes(items, positions):
         form = form._replace(names=(names,) * len(columns))
-        counted = f", counted in --label_file from {'1' if names[0] == '' else '0'}"
+        first, last = names.count(""), max(int(number_of(str(item)) or 0) for item in items)
+        counted = f", counted in --label_file from {first} ({names[first]!r}) to {last} ({names[last]!r})"
     doubts = _unreadable(form, items, known) + _note_first(items)
-    description = f"{title}: {_describe(form, cells, items)}{counted}{doubts}"
+    description = f"{title}: {_describe(form, cells, items)}{counted}{_note_scores(cells)}{doubts}"
     is_split = any(sign in text for sign in form.separators for text in texts)
     if pieces and (form.separators or (separator is None and not form.names)):
         refuse_joined(pieces, title, known, is_split)
@@ -341,6 +344,13 @@ def _unreadable(form: LabelColumn, items: Sequence[Any], known: Collection[str])
     return f"; a model cannot read the meaning of {kind}: name them with --label_file"
 
 
+def _note_scores(cells: Iterable[Any]) -> str:
+    """Says that scores of objects are not read, if they differ."""
+    objects = [item for cell in cells for item in as_list(cell) if isinstance(item, Mapping)]
+    scores = [key for key in _SCORES if len({str(item[key]) for item in objects if is_flag(item.get(key))}) > 1]
+    return "".join(f"; their {key!r} is not read: leave out labels with a low one" for key in scores)
+
+
 def _note_first(items: Sequence[Any]) -> str:
     """Says that the first label may belong to a second header, since it is the only one that does not recur."""
     counts = Counter(map(str, items))
@@ -367,7 +377,7 @@ def _key(lists: Sequence[Sequence[Any]], title: str, known: Collection[str]) -> 
         )
     key = (named or keys)[0]
     labels = [[item[key] for item in listed if isinstance(item, Mapping)] for listed in lists]
-    if len(labels) >= FEW and len(labels[0]) > 1 and labels.count(labels[0]) == len(labels):
+    if len(labels) >= FEW and len(labels[0]) > 1 and len({frozenset(map(str, names)) for names in labels}) == 1:
         raise ValueError(
             f"{title}: all cells have the same labels, such as {shortened(labels[0][0])}: "
             "leave out those that a document lacks, such as those with a low score"

@@ -17,8 +17,8 @@ from .sniffing import Format
 from .table_files import read_rows
 
 _IF_TABLE = (
-    "if it is a table, name its columns in a first line, such as id and name, or with --columns id,name, or choose "
-    "those that it has with --label_id and --label_name"
+    "if it is a table, name its columns in a first line, such as id and name, or choose those named there "
+    "with --label_id and --label_name"
 )
 _LISTED = "has a number, a bullet, quotes or other signs"
 _LEAVE_OUT = "leave them out, or write a table with the columns id and name"
@@ -26,23 +26,24 @@ _INDENTED = "lines are indented, as of a tree: parents are read from a table wit
 _ON_EACH_LINE = "a text has a label on each line"
 _KEYS = ("id2label", "label2id", "names", "labels")
 _CONTROL = re.compile("[\0-\b\x0e-\x1f\x7f]")
-# Also rules, lines of trees, code, settings, and cells of CSV.
+# Also rules, lines of trees, code, settings, cells of CSV, and figures of a report.
 _BULLET = re.compile(
     r"(--?|[*\u2022\u2013\u2014])\s|[-=*_~+ ]{3,}$|[\u2502\u251c\u2514]"
     r'|\[\w+\]$|.*\{$|.*\w.*[\[(]$|[\]}][\]);,]*$|\);?$|"[^"]*,.*"$'
-    r'|msg(id|str) "|[\w.-]+ ?= ?"[^"]*"$'
+    r'|msg(id|str) "|[\w.-]+ ?= ?"[^"]*"$|.*\s\d*\.\d+\s+[\d.]+$'
 )
 _SEVERAL = re.compile(r"""(?:.*([,;|]).*\1|[\[({]\s*["'].*[\])}]$)""")
 _QUOTED = re.compile(r"""(["']).*\1,?$""")
 # A code that numbers a name: not a number in a name such as "2 stars" and "0-17"; or a number after a name.
 _NUMBERED = [
     re.compile(
-        r"[(\[]?(?P<number>\w+://\S+|[A-Za-z]{0,3}\d[\d.-]*|[A-Za-z](?=\s?[.)\u2013-]\s)|[IVXLC]+(?=[.)]\s))"
-        r"(?:\s*[=,:]\s*|\s?[.)\]\u2013-]\s*|\s)\s*"
+        r"[(\[\"']?(?P<number>\w+://\S+|[A-Za-z]{0,3}\d[\d.-]*|[A-Za-z](?=\s?[.)\u2013-]\s)|[IVXLC]+(?=[.)]\s))"
+        r"[\"']?(?:\s*[=,:&]\s*|\s?[.)\]\u2013-]\s*|\s)\s*"
         r"""(?P<name>["'(]*[^\W\d].*)"""
     ),
     re.compile(r"(?P<name>.*[^\s\d].*?)\s*(?:=>?|->|:)\s*(?P<number>\d+)"),
 ]
+_PAIR = re.compile(r"(\d+)\t([^\0-\x1f]*\S)\s*")
 _FOREIGN = (
     "schlagwort", "schlagwörter", "stichwort", "begriff",
     "bezeichnung", "kategorie", "thema", "themen",
@@ -69,8 +70,9 @@ _HEADER = re.compile(
 def read_names(file: Path, form: Format, report: ReadReport) -> LabelSet | None:
     """Reads labels of a text, or of JSON with nothing but names; returns None for other files.
 
-    A line of a text that starts with a number sign and a space is a comment. JSON has a list of names, names by number,
-    or numbers by name, as of a `ClassLabel`.
+    A line of a text that starts with a number sign and a space is a comment. Lines may have an id and a name with a tab
+    between, if the ids count the lines from 0 or 1. JSON has a list of names, names by number, or numbers by name, as
+    of a `ClassLabel`.
 
     Raises:
         ValueError: If lines of a text are no names of labels, or it has no labels.
@@ -96,7 +98,12 @@ def note_header(cells: Sequence[str]) -> str:
 
 def _read_lines(file: Path, form: Format, report: ReadReport) -> dict[str, str]:
     names: dict[str, str] = {}
-    for where, _, row in read_rows(Piece(str(file)), report, form):
+    rows = list(read_rows(Piece(str(file)), report, form))
+    pairs = [_PAIR.fullmatch(row["text"]) for _, _, row in rows if row["text"].strip()]
+    ids = [pair[1] for pair in pairs if pair]
+    if 0 < len(ids) == len(pairs) and _count_lines(ids):
+        return {pair[1]: clean_label(decode_entities(pair[2])) for pair in pairs if pair}
+    for where, _, row in rows:
         if _CONTROL.search(row["text"]):
             raise ValueError(f"{where} has a control character: the file is neither a text nor of another known format")
         for line in row["text"].splitlines():  # also at line breaks of other systems
@@ -129,8 +136,10 @@ def _describe_problem(names: Sequence[str]) -> str:
         return "no line has a label"
     if len(names) == 1:
         return f"a line has several labels, such as {names[0]!r}; {_ON_EACH_LINE}" if _SEVERAL.match(names[0]) else ""
-    if any(_are_numbered(pattern, names) for pattern in _NUMBERED) or all(map(_QUOTED.match, names)):
-        return f"each line {_LISTED}, such as {names[0]!r}: {_LEAVE_OUT}"
+    patterns = [pattern for pattern in _NUMBERED if _are_numbered(pattern, names)]
+    numbered = [name for pattern in patterns for name in names if pattern.fullmatch(name)]
+    if numbered or all(map(_QUOTED.match, names)):
+        return f"a line {_LISTED}, such as {(numbered or names)[0]!r}: {_LEAVE_OUT}"
     for sign in ";|=":
         if all(sign in name for name in names):
             return f"each line has {sign!r}, such as {names[0]!r}; {_IF_TABLE}"
@@ -140,12 +149,21 @@ def _describe_problem(names: Sequence[str]) -> str:
 
 
 def _are_numbered(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
-    """Checks whether most lines have a number of their own, and most of these another name; or all lines a count."""
+    """Checks whether most lines have a number of their own, and most of these another name; or all lines a count.
+
+    Lines around those of a code book have none, such as "value topic" and "names:".
+    """
     pairs = [(match["number"], match["name"]) for match in map(pattern.fullmatch, names) if match]
     numbers = dict(pairs)
     return len({name for number, name in pairs if number.isdecimal()}) == len(names) or (
-        len(numbers) >= 0.8 * len(names) and len({*numbers.values()}) > 0.7 * len(numbers)
+        len(numbers) >= (0.8, 0.5)[len(numbers) > 2 and _count_lines(list(numbers))] * len(names)
+        and len({*numbers.values()}) > 0.7 * len(numbers)
     )
+
+
+def _count_lines(numbers: list[str]) -> bool:
+    """Checks whether numbers count from 0 or from 1."""
+    return numbers in ([*map(str, range(first, first + len(numbers)))] for first in (0, 1))
 
 
 def _read_json(file: Path) -> dict[str, str]:

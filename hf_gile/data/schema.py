@@ -13,6 +13,9 @@ Row = Mapping[str, Any]
 NO_TEXT = {"NULL", "\\N", "NaN", "nan", "<NA>"}
 """How programs write a cell without a text, which nobody writes as a text or a name."""
 
+# Also of R and of spreadsheets: a name may be NA, but hardly a text.
+_EMPTY = {"", *NO_TEXT, "NA", "#N/A", "#NAME?", "#NULL!", "#VALUE!", "#REF!", "#DIV/0!", "#NUM!", "(null)"}
+
 # Of words and directions; joiners have a meaning.
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 _INLINE = re.compile(r"</?(a|b|em|font|i|small|span|strong|sub|u)(\s[^<>]*)?>", re.IGNORECASE)
@@ -131,7 +134,7 @@ def raise_text(before: str, text: str) -> str:
 def join_columns(row: Row, columns: Sequence[str]) -> str:
     r"""Joins the text columns of a row by line breaks.
 
-    Missing cells, None and words of `NO_TEXT` are empty texts. Numbers are read as text.
+    Missing cells, None and words for these, such as R's NA, are empty texts. Numbers are read as text.
 
     Raises:
         ValueError: If a cell is not a text.
@@ -146,4 +149,4 @@ def join_columns(row: Row, columns: Sequence[str]) -> str:
         if type(value) in (int, float):
             value = str(value)  # a missing number is "nan"
         texts.append(clean_text(value, column).strip())
-    return "\n".join([text for text in texts if text and text not in NO_TEXT])
+    return "\n".join([text for text in texts if text not in _EMPTY])

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
 
 # Part of the cache key, which does not cover this code: increment it when the resulting documents change.
-_VERSION = 11
+_VERSION = 12
 LABELS = "labels"
 """Column of labels, unless another is named."""
 

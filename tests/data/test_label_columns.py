@@ -392,7 +392,11 @@ def test_objects_for_all_labels_are_refused():
     cells = [[{"label": "rude", "score": row / 10}, {"label": "threat", "score": 1 - row / 10}] for row in range(10)]
     with pytest.raises(ValueError, match="all cells have the same labels, such as 'rude': leave out those that a doc"):
         read(*cells)
-    assert read(*cells[1:])[0] == [["rude", "threat"]] * 9
+    with pytest.raises(ValueError, match="all cells have the same labels"):
+        read(*(cell[:: 1 - row % 2 * 2] for row, cell in enumerate(cells)))
+    labels, note = read(*cells[1:])
+    assert labels == [["rude", "threat"]] * 9
+    assert "objects, by their 'label'; their 'score' is not read: leave out labels with a low one" in note
 
 
 def test_rejected_answers_of_prodigy_are_no_labels():
@@ -588,7 +592,9 @@ def test_class_numbers_are_lines_of_the_label_file():
     for cells in ([0, 2, 1, -1], ["0", "2.0", "1", ""], [1, 3, 2, None]):
         labels, note = read(*cells, known=known)
         assert labels == [["mice"], ["cats"], ["rats"], []]
-        assert f"numbers of classes, which have names, counted in --label_file from {int(3 in cells)}" in note
+        first = int(3 in cells)
+        range_of = f"from {first} ('mice') to {first + 2} ('cats')"
+        assert f"numbers of classes, which have names, counted in --label_file {range_of}" in note
     assert read("0,2", "1", "", known=known, separator=",")[0] == [["mice", "cats"], ["rats"], []]
     assert read(1, 2, known=known)[0] == [["1"], ["2"]]  # from 0, or from 1
     assert read(0, 1, known=["0", "1"])[0] == [["0"], ["1"]]

@@ -45,6 +45,12 @@ def test_numbers_name_the_columns_of_a_file_without_a_header(write):
     assert (labels.ids, labels.names) == (["1", "2"], ["Iron", "Tin"])
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_lines_with_their_numbers_and_names_are_ids_and_names(write, first):
+    labels = load_labels(write("mapping.txt", f"{first}\tred mice\n{first + 1}\trats\n"))
+    assert (labels.ids, labels.names) == ([str(first), str(first + 1)], ["red mice", "rats"])
+
+
 @pytest.mark.parametrize("name", ["a.nt", "a.owl"])
 def test_damaged_rdf_is_no_text_of_labels(write, name):
     pytest.importorskip("rdflib")
@@ -101,6 +107,50 @@ def test_gold_that_the_vocabulary_left_out_is_told_from_missing_gold(write):
         "or drop them with --on_unknown_label drop",
     ):
         assert part in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "is_refused"),
+    [([0, 1, 2] * 20, True), ([0, 1, 2, 3] * 20, False), ([0, 1] * 20, False), ([*[0, 1] * 20, 2], False)],
+)
+def test_names_of_classes_with_one_line_too_many_may_have_a_title(write, numbers, is_refused):
+    rows = [{"text": f"text {row}", "label": number} for row, number in enumerate(numbers)]
+    label_file = str(write("names.txt", "animal\nmice\nrats\ncats\n"))
+    source = TableSource([str(write("notes.jsonl", rows=rows))], label_file=label_file)
+    if is_refused:
+        message = r"names\.txt has 4 labels, .* classes 0 to 2: is its first line, 'animal', a title"
+        with pytest.raises(ValueError, match=message):
+            source.read_all(print)
+    else:
+        assert source.read_all(print)[1].names[0] == "animal"
+
+
+SINGLE = ["mice", "rats", "red cats"]
+JOINED = ["mice, rats", "rats, mice", "red cats, rats", "mice"]
+
+
+def write_notes(write, part, names):
+    rows = [{"text": f"{part} {row}", "labels": [name]} for row, name in enumerate(names)]
+    return str(write(f"{part}.jsonl", rows=rows))
+
+
+@pytest.mark.parametrize("test", [JOINED, ["['mice']", "['rats']"], ["3", "4"], ["mice;rats", "rats;mice"]])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_labels_in_another_form_than_the_first_are_refused(write, test, is_late):
+    first = write_notes(write, "train", SINGLE * (700 if is_late else 20))
+    second = write_notes(write, "test", test * 10)
+    files = {"train_files": [first, second]} if is_late else {"train_files": [first], "test_files": [second]}
+    message = r"labels, such as .* in document 'test\.jsonl:\d+', have another form than 'mice'"
+    with pytest.raises(ValueError, match=message):
+        TableSource(**files).read_all(print)
+    labels = TableSource(**files, separator="none").read_all(print)[1]
+    assert set(labels.names) == {*SINGLE, *test}
+
+
+@pytest.mark.parametrize("unseen", [["Smith, John", "Doe, Jane"], ["Food, drink and mice", "red rats"], ["cats/mice"]])
+def test_unseen_labels_may_have_signs_in_their_names(write, unseen):
+    files = [write_notes(write, "train", SINGLE * 20)], [], [write_notes(write, "test", unseen * 20)]
+    assert set(unseen) < set(TableSource(*files).read_all(print)[1].names)
 
 
 def test_a_label_set_saved_as_csv_loads_unchanged(tmp_path):

@@ -221,6 +221,10 @@ REFUSED = {
     '[labels]\nmice = "Mice"\n': LISTED,
     "[entities]\nmice\nrats\n[relations]\n": LISTED,
     'msgid "mice"\nmsgstr "rats"\n': LISTED,
+    "proc format;\nvalue topic\n  0 = 'mice'\n  1 = 'red rats'\n  2 = 'cats'\n;\n": LISTED,
+    "names:\n  '0': mice\n  '1': red rats\n  '2': cats\n": LISTED,
+    "ID & Name\n0 & mice\n1 & rats\n2 & cats\n": LISTED,
+    "label precision recall\n\nmice 0.9 0.8 20\nrats 0.9 0.8 20\n": LISTED,
     "label.1=mice\nlabel.2=rats\n": "each line has '=', such as 'label.1=mice'; if it is a table, name its",
 }
 

@@ -185,6 +185,7 @@ def test_the_only_list_of_objects_in_a_json_object_is_a_table(write, stream):
         ('{"text": "x"}', r"expected a list of objects, .*, got an object with the keys \['text'\]"),
         ('[{"text": "x", "labels": "m"}', "expected ',', got 'the end of the file'"),
         ('[{"text": "x", "labels": "m"}] {', "expected the end of the file after the last bracket, got '{'"),
+        ('{\n"text": "x",\n"labels": ["m"]\n}\n{\n"text": "y"\n}', "write objects one after another as .*`jq -c .`"),
     ],
 )
 def test_a_json_file_must_contain_a_list(write, refuse, data, message):
@@ -235,7 +236,7 @@ def test_an_unclosed_quote_loses_a_single_row_of_a_large_file(write, refuse, mon
 
 
 def test_cells_that_programs_write_without_a_text_or_label_are_empty(write, stream):
-    table = [{"title": "NULL", "note": "nan", "labels": "m"}, {"title": "None", "note": "\\N", "labels": "r"}]
+    table = [{"title": "NA", "note": "nan", "labels": "m"}, {"title": "None", "note": "\\N", "labels": "r"}]
     for name in ("a.csv", "a.jsonl"):
         rows, report = stream(write(name, rows=table), text=["title", "note"])
         assert [row["text"] for row in rows] == ["None"]
