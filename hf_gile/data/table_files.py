@@ -103,9 +103,9 @@ def read_rows(
     count = 0
     with closing(_open_rows(source, form, [*arguments])) as rows:
         for number, row in report.until_damage(rows, path):
-            if not isinstance(row, dict | ValueError):
-                row = ValueError(f"expected an object, got {shortened(row)}; write {_OBJECT}")
-            if isinstance(row, ValueError):
+            if not isinstance(row, dict):
+                if not isinstance(row, ValueError):
+                    row = ValueError(f"expected an object, got {shortened(row)}; write {_OBJECT}")
                 report.problem("malformed row", f"{path}: {unit} {number:,}: {row}")
                 continue
             count += 1
