@@ -6,6 +6,7 @@ label. `see` decides from the first rows what a column is, says so in a line, an
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -53,6 +54,7 @@ _KEYS = (  # of objects, in order of preference
 )  # fmt: skip
 _SCORES = ("score", "confidence", "probability")
 _MOST_TEXTS = 1 << 16  # that are remembered
+_MOST_PIECES = 8  # of a label that contains the separator
 _CODE = re.compile(  # digits, and no three letters in a row
     r"(?=.*\d)(?!.*[^\W\d_]{3}).*|(label|class|category|cluster|topic)[ _-]?\d+", re.DOTALL | re.IGNORECASE
 )
@@ -80,6 +82,7 @@ class LabelColumn(NamedTuple):
             `"mixed"` (some cells are such lists, as of Label Studio), `"flags"` (a column of zeros
             and ones for each label), `"positions"` (a list of zeros and ones), or `"shares"` (numbers by label).
         separators: Signs between the labels of a text.
+        compound: Known labels that contain the separator, sorted.
         key: Key of the label in an object.
         names: Names of classes by number, for each column; or of positions, or of the columns of zeros and ones.
         whole: Whether texts such as "3.0" are whole numbers that a library wrote with a point.
@@ -90,6 +93,7 @@ class LabelColumn(NamedTuple):
     columns: tuple[str, ...]
     form: str = "plain"
     separators: tuple[str, ...] = ()
+    compound: tuple[str, ...] = ()
     key: str | None = None
     names: tuple[tuple[str, ...], ...] = ()
     whole: bool = False
@@ -169,11 +173,35 @@ class LabelColumn(NamedTuple):
             item = item.replace(sign, usual)
         if usual == "":
             return [*item]
+        if self.compound:
+            return _split_known(item, usual, self.compound)
         pieces = item.split(usual)
         are_cut = any(piece.lstrip().startswith('"') and piece.count('"') % 2 for piece in pieces)
         if are_cut and item.count('"') % 2 == 0:  # by signs within quotes
             pieces = re.split(rf'{re.escape(usual)}(?=(?:[^"]*"[^"]*")*[^"]*\Z)', item)
         return _without_bullets(pieces) if usual == "\n" else pieces
+
+
+def _split_known(text: str, sign: str, compound: Sequence[str]) -> list[str]:
+    """Splits a text by a sign, but not within labels that contain it, which are sorted.
+
+    Example:
+        >>> _split_known("Music, Food, drink, Travel", ",", ["Food, drink"])
+        ['Music', 'Food, drink', 'Travel']
+    """
+    pieces = text.split(sign)
+    labels = []
+    first = 0
+    while first < len(pieces):
+        longest = pieces[first : first + _MOST_PIECES]
+        while len(longest) > 1:
+            label = sign.join(longest).strip()
+            if compound[bisect_left(compound, label) : bisect_right(compound, label)]:
+                break
+            longest.pop()
+        labels.append(sign.join(longest).strip())
+        first += len(longest)
+    return labels
 
 
 def _without_bullets(lines: Sequence[str]) -> list[str]:
@@ -225,7 +253,9 @@ def see(
     cells = list(map(plain_cell, cells))
     texts = [cell for cell in cells if isinstance(cell, str)]
     if separator not in (None, "none", "json"):
-        form = form._replace(separators=_signs(str(separator), texts))
+        signs = _signs(str(separator), texts)
+        compound = [label for label in known if signs[0] in label] if len(signs) == 1 else []
+        form = form._replace(separators=signs, compound=tuple(sorted(compound)))
     if separator == "json" or (separator != "none" and (are_lists(texts) or has_lists(texts))):
         parsed = [parse_list(cell) if isinstance(cell, str) else cell for cell in cells]
         is_mixed = separator != "json" and None in parsed

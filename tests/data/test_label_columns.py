@@ -113,6 +113,13 @@ def test_joined_labels_of_a_rich_vocabulary_are_refused_with_the_separator(sign)
     assert read(*cells, separator="none")[0][0] == [" ".join(cells[0].split())]
 
 
+def test_known_labels_that_contain_the_separator_are_not_split():
+    known = ["Music", "Food, drink and cooking", "Food", "Travel"]
+    cells = ["Music, Food, drink and cooking,Travel", "Food, Music", "Food ,drink and cooking"]
+    labels = [["Music", "Food, drink and cooking", "Travel"], ["Food", "Music"], ["Food", "drink and cooking"]]
+    assert read(*cells, separator=",", known=known)[0] == labels
+
+
 @pytest.mark.parametrize("sign", ["\r", "\r\n", "\v", "\f", "\x1d", "\x85", "\u2028"])
 def test_other_line_breaks_are_line_breaks(sign):
     cells = [sign.join(labels) for labels in rich_labels()]
