@@ -170,7 +170,7 @@ def other_flag_columns(rows: Sequence[Row], columns: Collection[str]) -> list[st
 
 
 def _flags(rows: Sequence[Row], others: Collection[str], known: Collection[str]) -> list[str]:
-    """Returns what `flag_columns` does; a column in which each cell is 1 is none, unless its name is known."""
+    """Returns what `flag_columns` does; columns of ones are left out, unless their name is known."""
     cells = {column: _cells(rows, column) for column in _candidates(rows, known) if column not in others}
     ones = {column for column in cells if len(rows) >= FEW and all(as_number(row.get(column)) == 1 for row in rows)}
     ones.difference_update(known)
