@@ -154,11 +154,13 @@ def _are_numbered(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
     Lines around those of a code book have none, such as "value topic" and "names:".
     """
     pairs = [(match["number"], match["name"]) for match in map(pattern.fullmatch, names) if match]
+    if len({name for number, name in pairs if number.isdecimal()}) == len(names):
+        return True
     numbers = dict(pairs)
-    return len({name for number, name in pairs if number.isdecimal()}) == len(names) or (
-        len(numbers) >= (0.8, 0.5)[len(numbers) > 2 and _count_lines(list(numbers))] * len(names)
-        and len({*numbers.values()}) > 0.7 * len(numbers)
-    )
+    share = 0.8
+    if len(numbers) > 2 and _count_lines(list(numbers)):
+        share = 0.5
+    return len(numbers) >= share * len(names) and len({*numbers.values()}) > 0.7 * len(numbers)
 
 
 def _count_lines(numbers: list[str]) -> bool:
