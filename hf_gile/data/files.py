@@ -86,7 +86,7 @@ def find_files(paths: Paths, suffixes: Sequence[str], any_name: bool = False) ->
             raise ValueError(
                 f"nothing to read at {pattern}: expected {', '.join(suffixes)}, each also compressed as "
                 f"{', '.join(PACKED_SUFFIXES)}, got {len(candidates)} other files (subfolders are not "
-                "searched: of texts in a folder for each label, write a table with the columns text and label)"
+                "searched; if each label has a folder of texts, write a table with the columns text and label)"
             )
         files.update(dict.fromkeys(file.resolve() for file in readable))
     if not files:

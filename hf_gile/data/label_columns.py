@@ -173,23 +173,22 @@ class LabelColumn(NamedTuple):
             item = item.replace(sign, usual)
         if usual == "":
             return [*item]
-        if self.compound:
-            return _split_known(item, usual, self.compound)
         pieces = item.split(usual)
         are_cut = any(piece.lstrip().startswith('"') and piece.count('"') % 2 for piece in pieces)
         if are_cut and item.count('"') % 2 == 0:  # by signs within quotes
             pieces = re.split(rf'{re.escape(usual)}(?=(?:[^"]*"[^"]*")*[^"]*\Z)', item)
+        elif self.compound:
+            pieces = _join_known(pieces, usual, self.compound)
         return _without_bullets(pieces) if usual == "\n" else pieces
 
 
-def _split_known(text: str, sign: str, compound: Sequence[str]) -> list[str]:
-    """Splits a text by a sign, but not within labels that contain it, which are sorted.
+def _join_known(pieces: Sequence[str], sign: str, compound: Sequence[str]) -> list[str]:
+    """Joins the pieces of labels that contain the sign between them; these labels are sorted.
 
     Example:
-        >>> _split_known("Music, Food, drink, Travel", ",", ["Food, drink"])
+        >>> _join_known(["Music", " Food", " drink", " Travel"], ",", ["Food, drink"])
         ['Music', 'Food, drink', 'Travel']
     """
-    pieces = text.split(sign)
     labels = []
     first = 0
     while first < len(pieces):
@@ -198,7 +197,7 @@ def _split_known(text: str, sign: str, compound: Sequence[str]) -> list[str]:
             label = sign.join(longest).strip()
             if compound[bisect_left(compound, label) : bisect_right(compound, label)]:
                 break
-            longest.pop()
+            longest = longest[:-1]
         labels.append(sign.join(longest).strip())
         first += len(longest)
     return labels

@@ -202,7 +202,7 @@ def _refuse_odd(rows: Sequence[Row], column: str, flags: Sequence[str], is_known
         odd = min(cells, key=lambda cell: (as_number(cell) in (0, 1), is_flag(cell), counts[str(cell)]))
         place = next(number for number, row in enumerate(rows, 1) if row.get(column) is odd)
         raise ValueError(
-            f"column {column!r} seems to be a label, as other columns of zeros and ones, but has "
+            f"column {column!r} seems to be a label, like other columns of zeros and ones, but has "
             f"{shortened(odd)} in row {place:,}: write 0 or 1, or leave it out with --labels "
             f"{' '.join(map(shlex.quote, flags))}"
         )

@@ -117,6 +117,8 @@ def test_known_labels_that_contain_the_separator_are_not_split():
     known = ["Music", "Food, drink and cooking", "Food", "Travel"]
     cells = ["Music, Food, drink and cooking,Travel", "Food, Music", "Food ,drink and cooking"]
     labels = [["Music", "Food, drink and cooking", "Travel"], ["Food", "Music"], ["Food", "drink and cooking"]]
+    cells.append('Music,"Food, drink and cooking"')
+    labels.append(["Music", "Food, drink and cooking"])
     assert read(*cells, separator=",", known=known)[0] == labels
 
 
