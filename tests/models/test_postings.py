@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 import torch
 from answers import logits_of
+from approximate_search import FastIndex
 from datasets import Dataset
 from papers.unseen_weights import fit_unseen_weights
 from transformers import AutoProcessor
@@ -225,7 +226,7 @@ def test_a_search_by_codes_gives_exact_scores_of_its_candidates(make_lexical):
     model, processor = make_lexical()
     inputs = inputs_of(processor)
     ids, codes = LexicalFeatures.of(inputs), codes_of(model, inputs)
-    index = LabelIndex.build(model, processor)
+    index = FastIndex.build(model, processor)
     index.search = Search()
     scores, columns = index.top_k(codes, 2, approximate=True, lexical=ids)
     torch.testing.assert_close(scores, index.scores(codes, lexical=ids).gather(1, columns))
