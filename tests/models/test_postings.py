@@ -8,11 +8,12 @@ import torch
 from answers import logits_of
 from approximate_search import FastIndex
 from datasets import Dataset
+from index_evaluation import evaluate_index
 from papers.unseen_weights import fit_unseen_weights
 from transformers import AutoProcessor
 
 from hf_gile import GileForSequenceClassification, Label, LabelIndex, LabelScoringPipeline, LabelSet
-from hf_gile.metrics import LabelMetrics, evaluate_index
+from hf_gile.metrics import LabelMetrics
 from hf_gile.models import lexical_gile
 from hf_gile.models.lexical_gile import (
     LEXICAL_BUCKETS,
