@@ -55,9 +55,9 @@ def parameters_of_type_any():
 
 BUDGETS = {
     "statements of the files that travel": (count(TRAVELLING).statements, 3_582),  # target: 2,804
-    "statements of the package": (PACKAGE.statements, 15_159),  # target: 12,500
+    "statements of the package": (PACKAGE.statements, 15_144),  # target: 12,500
     "characters of a line of code": (PACKAGE.mean_line, 50),
-    "percent of long lines": (PACKAGE.long_lines, 7.0),  # target: 4
+    "percent of long lines": (PACKAGE.long_lines, 6.95),  # target: 4
     "assignments of tuples in 1,000 statements": (PACKAGE.tuple_rate, 4),
     "conditions in 1,000 statements": (PACKAGE.condition_rate, 32.6),  # target: 25
     "lines of the longest file": (max(len(path.read_text().splitlines()) for path in TREES), 815),  # target: 500
