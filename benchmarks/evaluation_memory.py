@@ -14,7 +14,9 @@ Writes results/evaluation_memory.json and docs/scale/evaluation_memory.png.
 
 import argparse
 import json
+import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,8 +36,12 @@ from hf_gile import (
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.metrics import LabelMetrics, evaluate_index
+from hf_gile.metrics import LabelMetrics
 from hf_gile.training import GileDataCollator
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "recipes"))
+
+from index_evaluation import evaluate_index
 
 WORDS, GOLD, BATCH = 20, 12, 64
 WAYS = {"index": "evaluate_index", "batches": "Trainer, by batches", "whole": "Trainer, all logits kept"}

@@ -43,11 +43,9 @@ from hf_gile import (
     GileForSequenceClassification,
     GileProcessor,
     Label,
-    LabelIndex,
     LabelSet,
     build_tokenizer,
 )
-from hf_gile.ann import SEARCH_FILE, ApproximateSearch, share_found
 from hf_gile.data.homonyms import distinguish
 from hf_gile.models.search_gile import TopLabels
 from hf_gile.training import set_word_vectors
@@ -55,6 +53,7 @@ from hf_gile.training.encoders import best_text_encoder
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "recipes"))
 
+from approximate_search import SEARCH_FILE, ApproximateSearch, FastIndex, share_found
 from papers.medline import demo_file, read_medline
 
 WORDS, SAMPLE, DOCUMENTS, NEW, SEED = 200_000, 2_000, 128, 8_000, 0
@@ -145,7 +144,7 @@ def build(package: str, folder: Path, limit: int | None) -> dict[str, Any]:
     model, processor = make_model(abstracts()[0], labels.names)
     for part in (model, processor):
         part.save_pretrained(folder)
-    encode_s, index = cpu_seconds(lambda: LabelIndex.build(model, processor, labels, dtype=torch.float16))
+    encode_s, index = cpu_seconds(lambda: FastIndex.build(model, processor, labels, dtype=torch.float16))
     save_s, _ = cpu_seconds(lambda: index.save_pretrained(folder))
     files = {path.suffix: path.stat().st_size / 2**20 for path in folder.glob("label_index-*")}
     return {
@@ -167,8 +166,8 @@ def search(folder: Path) -> dict[str, Any]:
     model = GileForSequenceClassification.from_pretrained(folder).eval()
     processor = GileProcessor.from_pretrained(folder, trust_remote_code=False)
     figures: dict[str, Any] = {"imports_mib": high_water_mark()}
-    figures["load_unverified_s"], _ = cpu_seconds(lambda: LabelIndex.from_pretrained(folder, model, verify=False))
-    figures["load_s"], index = cpu_seconds(lambda: LabelIndex.from_pretrained(folder, model))
+    figures["load_unverified_s"], _ = cpu_seconds(lambda: FastIndex.from_pretrained(folder, model, verify=False))
+    figures["load_s"], index = cpu_seconds(lambda: FastIndex.from_pretrained(folder, model))
     sample, queries = (text_codes(model, processor, texts) for texts in abstracts())
     values = torch.linalg.eigvalsh(sample.double().T @ sample.double()).flip(0)
     figures["share_of_64_directions"] = (values[:64].sum() / values.sum()).item()
@@ -216,7 +215,7 @@ def search(folder: Path) -> dict[str, Any]:
 
 
 def rows_of(
-    index: LabelIndex, queries: Tensor, exact: Mapping[int, tuple[float, TopLabels]]
+    index: FastIndex, queries: Tensor, exact: Mapping[int, tuple[float, TopLabels]]
 ) -> Iterator[dict[str, Any]]:
     """Measures recall and speed of an approximate search with its default and further settings."""
     search = index.search

@@ -45,7 +45,11 @@ from hf_gile.language_models import NmtConfig, NmtForConditionalGeneration, repl
 from hf_gile.models import text_encoders_gile
 from hf_gile.scoring import GileScorer
 from hf_gile.settings import PRETRAINED_DEFAULTS, only_read
-from hf_gile.training import GileDataCollator, GileLoss, LabelSampler
+from hf_gile.training import GileDataCollator, LabelSampler
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "recipes"))
+
+from papers.chunked_training import ChunkedLoss
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -208,7 +212,7 @@ def run_tests(bench: Bench) -> None:
 
 def run_processes(bench: Bench) -> None:
     """Trains by DDP and FSDP2, with whole and shared labels, and compares weights to those of a single process."""
-    sys.path.insert(0, str(ROOT / "tests" / "training"))
+    sys.path.insert(0, str(ROOT / "tests" / "recipes"))
     import processes
 
     losses = bench.of(["sigmoid", "softmax"], ["sigmoid"])
@@ -245,7 +249,7 @@ def launch(bench: Bench, number: int, folder: Path, modes: list[str]) -> list["s
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, str(ROOT / "tests" / "training" / "processes.py"), str(folder), *modes]
+    command = [sys.executable, str(ROOT / "tests" / "recipes" / "processes.py"), str(folder), *modes]
     group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(number)}
     group |= {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     if not bench.is_gpu:
@@ -377,7 +381,7 @@ def train(bench: Bench, encoder: str, loss: str, precision: str, learning_rate: 
     """Trains a model on documents that contain the words of their labels; returns the losses and the time of a step."""
     labels = bench.of(1000, 23)
     model, processor = make_model(bench, encoder, labels)
-    model.loss_function = GileLoss(chunk_size=bench.of(256, 5) if loss == "chunks" else 0)
+    model.loss_function = ChunkedLoss(chunk_size=bench.of(256, 5) if loss == "chunks" else 0)
     documents = make_documents(bench, encoder, bench.of(512, 8)).cpu()
     gold = torch.randint(labels, (len(documents), 3), generator=torch.Generator().manual_seed(bench.seed + 1))
     words = model.label_input_ids.cpu()[gold].flatten(1)[:, : documents.shape[-1]]
@@ -610,7 +614,7 @@ def write_steps(bench: Bench, name: str, steps: dict[str, Callable[[], object]])
 def token_step(bench: Bench, way: str, labels: int, **fields: Any) -> Callable[[], object]:
     """Returns a training step of a pretrained encoder."""
     model, _ = make_model(bench, "MiniLM", labels, **fields)
-    model.loss_function = GileLoss(chunk_size=bench.of(4096, 64) if "chunks" in way else 0)
+    model.loss_function = ChunkedLoss(chunk_size=bench.of(4096, 64) if "chunks" in way else 0)
     model.train()
     documents = make_documents(bench, "MiniLM", bench.of(32, 3))
     gold = torch.randint(labels, (len(documents), 12), generator=torch.Generator().manual_seed(bench.seed))

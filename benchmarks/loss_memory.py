@@ -16,6 +16,7 @@ Memory is the growth after codes and words are loaded. If a form needs more memo
 
 import argparse
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,10 @@ from plots import lines
 
 from hf_gile import GileConfig, GileModel
 from hf_gile.models.losses_gile import binary_cross_entropy, multi_hot
-from hf_gile.training.chunked_losses import LabelChunks, chunked_loss
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "recipes"))
+
+from papers.chunked_losses import LabelChunks, chunked_loss
 
 WORDS, GOLD, FORMS = 4, 12, ("chunked", "with logits")
 

@@ -14,7 +14,9 @@ models: its ratios to the tied layer include the encoder and the decoder, while 
 
 import argparse
 import json
+import sys
 import time
+from pathlib import Path
 
 import torch
 from machine import write_results
@@ -23,7 +25,10 @@ from torch import nn
 from torch.nn import functional
 
 from hf_gile.language_models import JointOutputEmbedding
-from hf_gile.training.chunked_losses import LabelChunks, chunked_loss
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "recipes"))
+
+from papers.chunked_losses import LabelChunks, chunked_loss
 
 SIZE = 512
 LAYERS = {"tied": 0, "joint 512": 512, "joint 4096": 4096}

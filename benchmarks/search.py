@@ -3,7 +3,7 @@
     python benchmarks/search.py
     python benchmarks/search.py --model FOLDER --records test.jsonl.gz
 
-Exact search is `LabelIndex.top_k` over codes in 32 and 16 bits. Approximate search is `hf_gile.ann.ApproximateSearch`,
+Exact search is `LabelIndex.top_k` over codes in 32 and 16 bits. Approximate search is `recipes/approximate_search.py`,
 built from the text codes of 2,000 documents. By default it reads 4 sqrt(lists) of its lists and compares the exact
 scores of 2 candidates per requested label; further settings read 1/128 to 1/8 of the lists for 2 to 32 candidates. A
 call scores 256 other documents on a single thread, and runs alternate. Recall is the share of the exact (32-bit) top k
@@ -36,11 +36,11 @@ from matplotlib import pyplot
 from measuring import high_water_mark, in_turns, seconds
 from torch import Tensor
 
-from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, LabelSet
-from hf_gile.ann import SEARCH_FILE, ApproximateSearch, share_found
+from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "recipes"))
 
+from approximate_search import SEARCH_FILE, ApproximateSearch, FastIndex, share_found
 from papers.records import read_records
 
 KS, SAMPLE, JOINT = (10, 100), 2_000, 500
@@ -125,8 +125,8 @@ def main() -> None:
         label_codes, text_codes = made_codes(options.labels, SAMPLE + options.documents)
     sample, documents = text_codes[: -options.documents], text_codes[-options.documents :]
     labels = LabelSet.from_names(f"label {column}" for column in range(options.labels))
-    wide = LabelIndex(labels, label_codes, 0.0, None, "")
-    half = LabelIndex(labels, label_codes.half(), 0.0, None, "")
+    wide = FastIndex(labels, label_codes, 0.0, None, "")
+    half = FastIndex(labels, label_codes.half(), 0.0, None, "")
     setting = {
         "labels": options.labels,
         "joint_size": label_codes.shape[1],

@@ -3,7 +3,7 @@
     python benchmarks/training_step.py
 
 The same word-attention encoder is trained with a linear unit and with GILE: over all labels with logits; over all
-labels in chunks (GileLoss(chunk_size=4096)); over a sample of 0.3 % of the labels (section 4.1.1) plus the gold labels
+labels in chunks (`ChunkedLoss`); over a sample of 0.3 % of the labels (section 4.1.1) plus the gold labels
 of the batch; and by the formula as printed, which stores (documents, labels, joint size) and therefore runs on a few
 documents at a time. A step consists of label sampling, forward, backward and AdamW. The systems alternate in one
 process. Memory is the growth during steps in a separate process that has already loaded the model and its data.
@@ -23,10 +23,11 @@ from plots import bars
 
 from hf_gile import GileConfig, GileForSequenceClassification
 from hf_gile.models.losses_gile import binary_cross_entropy, multi_hot
-from hf_gile.training import GileLoss, LabelSampler
+from hf_gile.training import LabelSampler
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "recipes"))
 
+from papers.chunked_training import ChunkedLoss
 from papers.literal import literal_scores
 
 LABELS, WORDS, GOLD = 26_104, 250, 12
@@ -54,7 +55,7 @@ def make(system: str, documents: int, device: str, dtype: torch.dtype, labels: i
     )
     model = GileForSequenceClassification(config)
     if "sampled" in system or "chunks" in system:
-        model.loss_function = GileLoss(chunk_size=CHUNK if "chunks" in system else 0)
+        model.loss_function = ChunkedLoss(chunk_size=CHUNK if "chunks" in system else 0)
     if config.output_layer != "linear":  # names of one to five words
         words = rng.integers(1, config.text_config.vocab_size, (labels, 5))
         words[np.arange(5) >= rng.integers(1, 6, (labels, 1))] = config.text_config.pad_token_id

@@ -1,4 +1,4 @@
-"""Label indexes: the precomputed codes of a label set, with scoring, exact and approximate top-k search, and saving.
+"""Label indexes: the precomputed codes of a label set, with scoring, exact top-k search, and saving.
 
 Shapes: B documents, L labels, C labels scored, J joint size, K labels returned.
 """
@@ -27,17 +27,13 @@ from .models.languages_gile import check_language, get_language_columns
 from .models.lexical_gile import LexicalFeatures, Postings
 from .models.registration import evaluating
 from .models.search_gile import (
-    SCORES_AT_ONCE,
     TopLabels,
-    check_text_codes,
     compute_scores,
     finite_codes,
     get_bias,
     join_codes,
     project_label_set,
     search_top_k,
-    select_best,
-    wide_type,
 )
 from .models.stored_labels_gile import compute_state
 from .writing import whole_file, write_text
@@ -66,9 +62,6 @@ _NO_DIFFERENCE = {
 
 _FINGERPRINTS: "weakref.WeakKeyDictionary[Any, tuple[Any, str]]" = weakref.WeakKeyDictionary()
 
-# Candidates of an approximate search whose codes are gathered together.
-_CANDIDATES = 1 << 13
-
 
 class LabelIndex:
     """The codes of a label set, for scoring documents with the model that computed them.
@@ -86,12 +79,6 @@ class LabelIndex:
         model_fingerprint: `fingerprint(model)` of the model that computed the codes.
         label_language: Language of labels without a language.
         postings: Postings of the lexical terms, if the model has them (`GileModel.postings`).
-
-    Attributes:
-        search: Search for candidates in `top_k(..., approximate=True)`, such as `hf_gile.ann.ApproximateSearch`;
-            initially None. Its `candidates(text_codes, k)` returns at least k distinct label indices for each of
-            `(B, J)` text codes, padded with -1. `len` is its number of labels. `add(codes)`, `remove(columns)` and
-            `replace(columns, codes)` follow changes of the index.
 
     Raises:
         ValueError: If codes do not have a row for each label, or are integers.
@@ -129,7 +116,6 @@ class LabelIndex:
         self.model_fingerprint = model_fingerprint
         self.label_language = label_language
         self.postings = postings
-        self.search: Any | None = None
 
     @classmethod
     def build(
@@ -217,7 +203,6 @@ class LabelIndex:
         self,
         text_codes: Tensor,
         k: int,
-        approximate: bool = False,
         lexical: LexicalFeatures | None = None,
     ) -> TopLabels:
         """Returns the k best labels of each document, without storing all scores (unless k exceeds L / 2).
@@ -225,19 +210,14 @@ class LabelIndex:
         Args:
             text_codes: `(B, J)` from `project_texts`, of documents in `self.language`.
             k: Number of labels; all labels if the index has fewer.
-            approximate: Whether `self.search` selects the candidates by their codes. Their scores are exact. Documents
-                with fewer than k candidates are searched exactly.
             lexical: As in `scores`.
 
         Returns:
             Scores and label indices, each `(B, min(k, L))`.
 
         Raises:
-            ValueError: If k is below 1, text codes have a wrong shape, or the approximate search is missing or has a
-                different number of labels.
+            ValueError: If k is below 1, or text codes have a wrong shape.
         """
-        if approximate:
-            return self._approximate(text_codes, k, lexical)
         return search_top_k(text_codes, self.codes, self._bias(text_codes, lexical), k)
 
     def _bias(self, text_codes: Tensor, lexical: LexicalFeatures | None) -> Any:
@@ -249,46 +229,6 @@ class LabelIndex:
             postings.scores(lexical, len(text_codes))  # raises an error with the reason
         assert lexical is not None
         return lambda rows: self.bias + postings.scores(lexical.take(rows))
-
-    @torch.no_grad()
-    def _approximate(self, text_codes: Tensor, k: int, lexical: LexicalFeatures | None) -> TopLabels:
-        """Returns the k best of the candidates of `self.search`, by their exact scores."""
-        if self.search is None:
-            raise ValueError(
-                "this index has no approximate search: build it (index.search = hf_gile.ann.ApproximateSearch.build("
-                "index, text_codes)), load it with ApproximateSearch.load(folder, index), or call top_k without "
-                "approximate=True"
-            )
-        if len(self.search) != len(self):
-            raise ValueError(
-                f"index.search has {len(self.search)} labels, but the index has {len(self)}: it was built for "
-                "another index; build it again"
-            )
-        k = min(check_text_codes(text_codes, self.codes, k), len(self))
-        bias = self._bias(text_codes, lexical)
-        text_codes = text_codes.to(self.codes.device, wide_type(text_codes, self.codes))
-        columns = self.search.candidates(text_codes, k).to(self.codes.device)
-        columns = columns.sort(-1).values  # for equal scores, the lower index comes first
-        answers = []
-        size = _CANDIDATES // columns.shape[1]
-        if callable(bias):  # it computes the biases of all labels
-            size = min(size, SCORES_AT_ONCE // len(self))
-        for rows in torch.arange(len(columns), device=columns.device).split(max(1, size)):
-            # index_select and this order of the product are three times as fast on a CPU as shorter code.
-            codes = self.codes.index_select(0, columns[rows].clamp(min=0).flatten()).to(text_codes)
-            codes = codes.view(len(rows), columns.shape[1], codes.shape[1])  # (rows, candidates, J)
-            with torch.autocast(codes.device.type, enabled=False):
-                scores = torch.bmm(text_codes[rows, None], codes.mT).squeeze(1) + (0.0 if callable(bias) else bias)
-            if callable(bias):
-                scores += bias(slice(int(rows[0]), int(rows[-1]) + 1)).to(scores).gather(1, columns[rows].clamp(min=0))
-            answers.append(select_best(scores.masked_fill(columns[rows] < 0, -torch.inf), columns[rows], k))
-        best = TopLabels(*map(torch.cat, zip(*answers, strict=True)))
-        rows = (best.columns < 0).any(-1).nonzero().squeeze(1)
-        if len(rows):  # too few candidates
-            words = lexical and lexical.to(rows.device).take(rows)
-            exact = search_top_k(text_codes[rows], self.codes, self._bias(text_codes[rows], words), k)
-            best.scores[rows], best.columns[rows] = exact
-        return best
 
     @torch.inference_mode(False)
     def add(self, labels: Label | Iterable[Label], model: Scorer, processor: GileProcessor) -> None:
@@ -310,8 +250,6 @@ class LabelIndex:
         self.codes = torch.cat([self.codes, new.codes.to(self.codes.device)])
         self.postings = self.postings and _joined(self.postings, new.postings)
         self.label_set = label_set
-        if self.search is not None:
-            self.search.add(new.codes)
 
     @torch.inference_mode(False)
     def remove(self, *label_ids: str) -> None:
@@ -320,14 +258,11 @@ class LabelIndex:
         Raises:
             ValueError: If an id is unknown, or no label would be left.
         """
-        columns = torch.tensor(self.label_set.columns(label_ids), dtype=torch.long)
         remaining = torch.ones(len(self), dtype=torch.bool)
-        remaining[columns] = False
+        remaining[self.label_set.columns(label_ids)] = False
         self.label_set = self.label_set.retire(*label_ids)
         self.codes = self.codes[remaining.to(self.codes.device)]
         self.postings = self.postings and _selected(self.postings, remaining.nonzero()[:, 0])
-        if self.search is not None:
-            self.search.remove(columns)
 
     def rename(self, label_id: str, name: str, model: Scorer, processor: GileProcessor) -> None:
         """Renames a label and encodes it again (except with a linear unit). Its id and index stay.
@@ -350,8 +285,6 @@ class LabelIndex:
             order[column] = len(self)  # index of the appended entry
             self.postings = _selected(_joined(self.postings, new.postings), order)
         self.label_set = label_set
-        if self.search is not None:
-            self.search.replace(torch.tensor([column]), new.codes)
 
     def _encode(self, labels: Sequence[Any], model: Scorer, processor: GileProcessor) -> "LabelIndex":
         """Builds an index of further labels with the settings of this index."""
@@ -410,8 +343,7 @@ class LabelIndex:
         """Saves the index as `label_index.json` and the files of labels and codes that it names.
 
         The names contain a checksum, so that the same index is saved in the same files. `label_index.json` is replaced
-        last, so an earlier index in the folder can be loaded until the new one is complete. An approximate search is
-        saved separately, by `ApproximateSearch.save`.
+        last, so an earlier index in the folder can be loaded until the new one is complete.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,6 @@
 
 from .calibration import CalibrationMetrics
 from .classification import F1Metrics
-from .evaluation import evaluate_index
 from .label_metrics import LabelMetrics
 from .ranking import RankingMetrics, propensities, ranking_metrics
 
@@ -11,7 +10,6 @@ __all__ = [
     "F1Metrics",
     "LabelMetrics",
     "RankingMetrics",
-    "evaluate_index",
     "propensities",
     "ranking_metrics",
 ]

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from datasets import Dataset
 from numpy.typing import NDArray
 from torch import nn
@@ -43,9 +42,6 @@ from .encoding import ReadBefore, encode_dataset
 from .options import TOP_K
 from .pretrained import add_pooled_embeds, parameter_groups
 from .task import TextTask
-
-_MEASURED = 1.0
-"""Seconds after which `documents_per_second` ends."""
 
 
 def run_arguments(args: TrainingArguments, folder: Path, metric: str) -> TrainingArguments:
@@ -399,20 +395,3 @@ class Experiment:
         """Returns the ids of labels at some indices, for each document."""
         ids = self.labels.ids
         return [[ids[column] for column in columns] for columns in rows]
-
-
-def documents_per_second(
-    model: GileForSequenceClassification, processor: GileProcessor, texts: Sequence[str], bf16: bool
-) -> float:
-    """Measures how many texts are scored in a second against all stored labels, for a second or two."""
-    model.eval()
-    with torch.no_grad(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
-        start = time.perf_counter()
-        seconds = 0.0
-        number = 0
-        while number < len(texts) and seconds < _MEASURED:
-            batch = processor(texts[number : number + 32], return_tensors="pt").to(model.device)
-            model(**batch).logits.cpu()
-            number += 32
-            seconds = time.perf_counter() - start
-    return min(number, len(texts)) / seconds

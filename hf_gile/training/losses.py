@@ -1,38 +1,27 @@
-"""Computes the training loss over all stored labels or a sample: at once, in chunks, or shared by processes.
+"""Computes the training loss over all stored labels, or over a sample.
 
 The losses are sigmoid (Eq. 15, 17) and softmax, over weighted labels.
 
 Shapes: B documents, L stored labels, C columns scored in a step, P gold labels per document (padded), J joint size.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor
 from transformers import PreTrainedConfig
 
 from ..metrics.batch import renumbered
 from ..models.label_embeds_gile import pool_stored_labels
-from ..models.languages_gile import (
-    Languages,
-    check_tensors,
-    get_language_columns,
-    label_space,
-    run_by_language,
-    select_module,
-)
+from ..models.languages_gile import Languages, check_tensors, label_space, run_by_language
 from ..models.losses_gile import (
     IGNORE,
-    ONE_GOLD_LABEL,
     binary_cross_entropy,
     check_candidates,
-    check_excluded,
     check_gold,
-    format_not_a_candidate,
     is_columns,
     is_single_label,
     make_targets,
@@ -41,9 +30,7 @@ from ..models.losses_gile import (
     widened,
     without_infinities,
 )
-from ..models.mixture_gile import Rows
 from ..models.modeling_gile import GileForSequenceClassification, GileModel
-from .chunked_losses import LabelChunks, chunked_loss
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, column_weights: Tensor | None = None) -> Tensor:
@@ -85,75 +72,65 @@ def gold_positions(labels: Tensor, num_labels: int, columns: Tensor | None = Non
     return positions
 
 
-LOSSES = {"binary_cross_entropy": binary_cross_entropy, "cross_entropy": cross_entropy}
+@dataclass(frozen=True)
+class LossStep:
+    """Inputs of the loss of a training step, as in `GileLoss.of_codes`.
+
+    Args:
+        model: The model.
+        is_single: Whether each document has one label.
+        text_codes: `(B, J)` codes of the documents.
+        labels: Gold labels.
+        language: Language of the documents.
+        excluded_columns: Labels that are not candidates.
+        columns: `(C,)` ascending indices of the labels to score; None for all.
+        column_weights: `(B, C)` weights of these labels, or None.
+    """
+
+    model: GileForSequenceClassification
+    is_single: bool
+    text_codes: Tensor
+    labels: Tensor
+    language: Languages
+    excluded_columns: Tensor | None
+    columns: Tensor | None
+    column_weights: Tensor | None
+
+    @property
+    def size(self) -> int:
+        """Number of labels."""
+        return self.model.config.num_labels if self.columns is None else len(self.columns)
 
 
 class GileLoss:
-    """Training loss for sampled labels or chunks of labels, as the `loss_function` of a model.
+    """Training loss over all or sampled labels, as the `loss_function` of a model.
 
-        model.loss_function = GileLoss(chunk_size=2048)
+        model.loss_function = GileLoss()
 
     In training, the model passes text codes, and the loss scores the labels it needs (`of_codes`), so the step returns
     no logits. In evaluation, it is computed from the logits of all labels, like the default loss. It is not saved with
     the model.
 
     The labels of a step are the `sampled_columns` of the batch with `column_weights`, from a `GileDataCollator` with a
-    `LabelSampler`, or else all stored labels.
+    `LabelSampler`, or else all stored labels. `papers.chunked_training.ChunkedLoss` (`recipes`) is exact over any
+    number of labels without holding their scores.
 
     Args:
         loss: A function of `(B, C)` logits, `(B, C)` zeros and ones, and `(C,)` or `(B, C)` weights of columns or None;
             by default cross-entropy, with sigmoids (Eq. 15) or a softmax by the `problem_type` of the model.
-        chunk_size: Number of labels per chunk. The loss over more labels is computed exactly in chunks, without storing
-            `(B, C)` scores. 0 for no chunks; a function needs all scores at once.
-        share_labels: Whether processes divide the labels: each scores the documents of all processes against its part.
-            The results equal scoring all labels in each process, if gradients are averaged over processes as in DDP and
-            FSDP. All processes must train on the same labels without weights, in a monolingual model.
-
-    Raises:
-        ValueError: If an option is invalid or incompatible with another; or `share_labels` is set without a process
-            group.
 
     Example:
         >>> from hf_gile import GileConfig, GileForSequenceClassification
         >>> config = GileConfig(vocab_size=9, num_labels=5, output_layer="linear")
         >>> model = GileForSequenceClassification(config).train()
-        >>> model.loss_function = GileLoss(chunk_size=2)
+        >>> model.loss_function = GileLoss()
         >>> output = model(input_ids=torch.tensor([[3, 4]]), labels=torch.tensor([[1, 3]]))
         >>> output.loss.shape, output.logits
         (torch.Size([]), None)
     """
 
-    def __init__(
-        self,
-        loss: Callable[..., Tensor] | None = None,
-        *,
-        chunk_size: int = 0,
-        share_labels: bool = False,
-    ) -> None:
-        if loss is not None and chunk_size > 0:
-            raise ValueError(
-                f"the loss {getattr(loss, '__name__', loss)} needs the scores of all labels at once and cannot be "
-                "computed in chunks; set chunk_size=0, or leave the loss out"
-            )
-        if share_labels and chunk_size == 0:
-            raise ValueError("share_labels divides chunks of labels: set chunk_size above 0")
-        if share_labels and not (distributed.is_available() and distributed.is_initialized()):
-            raise ValueError(
-                "share_labels needs a process group: create the loss within accelerate launch or torchrun, after the "
-                "Accelerator, TrainingArguments or init_process_group"
-            )
+    def __init__(self, loss: Callable[..., Tensor] | None = None) -> None:
         self.loss = loss
-        self.chunk_size = chunk_size
-        self.share_labels = share_labels
-
-    def check_fits(self, config: PreTrainedConfig) -> None:
-        """Checks that the options fit the configuration of a model.
-
-        Raises:
-            ValueError: If an option does not fit; the message names it.
-        """
-        if self.share_labels and config.languages:
-            raise ValueError(f"share_labels needs a model without languages, got languages={config.languages}")
 
     def __call__(
         self,
@@ -169,10 +146,15 @@ class GileLoss:
 
         Arguments, result and errors are those of `hf_gile.models.losses_gile.label_loss`.
         """
-        loss = self.loss or LOSSES[_loss_name(is_single_label(labels, len(logits), config))]
+        loss = self._function(is_single_label(labels, len(logits), config))
         targets = make_targets(labels, config.num_labels)
         check_candidates(labels, logits, config)
         return scale_to_step(loss(logits, targets, None), labels, num_items_in_batch, shift_labels)
+
+    def _function(self, is_single: bool) -> Callable[..., Tensor]:
+        if self.loss is not None:
+            return self.loss
+        return cross_entropy if is_single else binary_cross_entropy
 
     def of_codes(
         self,
@@ -191,7 +173,7 @@ class GileLoss:
         Args:
             model: The `GileForSequenceClassification`.
             text_codes: `(B, J)` codes of the documents.
-            labels: As in `forward` of the model; zeros and ones are not supported with chunks.
+            labels: As in `forward` of the model.
             language: As in `forward` of the model.
             excluded_columns: As in `forward` of the model.
             sampled_columns: `(C,)` or `(1, C)` ascending label indices to train on, including all gold labels; by
@@ -205,36 +187,18 @@ class GileLoss:
             The loss, averaged over the documents: a scalar in float32 or better.
 
         Raises:
-            ValueError: If labels, sampled labels or options do not fit the model.
+            ValueError: If labels or sampled labels do not fit the model.
         """
-        config = model.config
-        self.check_fits(config)
         check_tensors(sampled_columns=sampled_columns, column_weights=column_weights)
-        name = _loss_name(is_single_label(labels, len(text_codes), config))
+        is_single = is_single_label(labels, len(text_codes), model.config)
         columns = None if sampled_columns is None else sampled_columns.flatten()
-        columns, column_weights = self.choose_columns(model, text_codes, labels, columns, column_weights)
         if column_weights is not None:
             column_weights = column_weights.expand(len(text_codes), -1)
-        step = _Step(model, name, text_codes, labels, language, excluded_columns, columns, column_weights)
-        in_chunks = self.share_labels or step.size > self.chunk_size > 0
-        loss = self._in_chunks(step) if in_chunks else self._at_once(step)
-        return scale_to_step(loss, labels, num_items_in_batch, shift_labels)
+        step = LossStep(model, is_single, text_codes, labels, language, excluded_columns, columns, column_weights)
+        return scale_to_step(self.of_step(step), labels, num_items_in_batch, shift_labels)
 
-    def choose_columns(
-        self,
-        model: GileForSequenceClassification,
-        text_codes: Tensor,
-        labels: Tensor,
-        columns: Tensor | None,
-        column_weights: Tensor | None,
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Returns the `(C,)` labels of a training step and their weights; subclasses add labels to the sample.
-
-        Arguments are those of `of_codes`.
-        """
-        return columns, column_weights
-
-    def _at_once(self, step: "_Step") -> Tensor:
+    def of_step(self, step: LossStep) -> Tensor:
+        """Returns the loss of a training step, averaged over its documents."""
         model = step.model
         config = model.config
         columns = step.columns
@@ -260,73 +224,7 @@ class GileLoss:
             targets = make_targets(step.labels, config.num_labels)
             labels = targets = targets if columns is None else targets[:, columns]
         check_candidates(labels, logits, config, columns)
-        loss = self.loss or LOSSES[step.name]
-        return loss(logits, targets, step.column_weights)
-
-    def _in_chunks(self, step: "_Step") -> Tensor:
-        config = step.model.config
-
-        def compute_loss(
-            language: str | None,
-            text_codes: Tensor,
-            labels: Tensor,
-            excluded_columns: Tensor | None,
-            weights: Tensor | None,
-        ) -> tuple[Tensor]:
-            columns = step.columns
-            if config.language_labels:
-                columns, weights = step.select_candidates(language, labels, weights)
-            if excluded_columns is not None and columns is not None:
-                excluded_columns = renumbered(excluded_columns, columns, config.num_labels)
-            bias = None
-            if config.output_layer != "linear":
-                bias = select_module(step.model.gile.output_layer.classifier, language).bias
-            loss = chunked_loss(
-                step.name,
-                text_codes,
-                gold_positions(labels, config.num_labels, columns),
-                self._label_chunks(step.model, columns, language),
-                bias,
-                self.chunk_size,
-                weights,
-                excluded_columns,
-                distributed.group.WORLD if self.share_labels else None,
-            )
-            return ((loss / len(text_codes)).expand(len(text_codes)),)
-
-        inputs = {
-            "text_codes": step.text_codes,
-            "labels": step.gold_columns(),
-            "excluded_columns": step.excluded_columns,
-            "weights": step.column_weights,
-        }
-        return run_by_language(config, step.language, inputs, compute_loss)[0].mean()
-
-    def _label_chunks(
-        self, model: GileForSequenceClassification, columns: Tensor | None, language: str | None
-    ) -> LabelChunks:
-        """Returns the stored labels in chunks, for documents of a language."""
-        checksum = 0
-        if self.share_labels and columns is not None:
-            checksum = int((columns * torch.arange(1, len(columns) + 1, device=columns.device)).sum())
-        if model.config.output_layer == "linear":
-            codes = model.project_stored_labels(columns)  # codes are weights
-            return LabelChunks(lambda codes: codes, [codes], checksum=checksum)
-        space = label_space(model.config, language)
-        inputs = self.label_inputs(model, columns)
-        rows = inputs.pop("label_rows", None)
-        tensors = [] if rows is None else [rows.weight, rows.bias, rows.rarity]
-        tables = _trained_token_tables(model.gile)
-
-        def encode(*chunk: Tensor) -> Tensor:
-            arguments: dict[str, Any] = dict(zip(inputs, chunk, strict=False))
-            if rows is not None:
-                arguments["label_rows"] = Rows(*chunk[len(inputs) :])
-            with _sparse_gradients(tables):
-                return project_vectors(model.gile, arguments, space)
-
-        parameters = _label_parameters(model.gile, space, with_vectors="label_vectors" in inputs)
-        return LabelChunks(encode, [*inputs.values(), *tensors], parameters, checksum)
+        return self._function(step.is_single)(logits, targets, step.column_weights)
 
     def label_inputs(self, model: GileForSequenceClassification, columns: Tensor | None) -> dict[str, Any]:
         """Returns the inputs of stored labels, all or those of `(C,)` indices: arguments of `project_vectors`."""
@@ -336,96 +234,6 @@ class GileLoss:
             vectors = stored_vectors(model)
             inputs["label_vectors"] = vectors if columns is None else vectors[columns]
         return inputs
-
-
-def _loss_name(single: bool) -> str:
-    return "cross_entropy" if single else "binary_cross_entropy"
-
-
-def _label_parameters(gile: GileModel, language: str | None, with_vectors: bool) -> list[nn.Parameter]:
-    """Returns the weights that affect label codes for documents of a language, from words or precomputed vectors."""
-    left_out: list[nn.Module] = [gile.text_encoder.transformer] if with_vectors else []
-    for part in gile.output_layer.modules():
-        if language is not None and isinstance(part, nn.ModuleDict):
-            left_out += [module for name, module in part.items() if name != language]
-    ids = {id(parameter) for module in left_out for parameter in module.parameters()}
-    return [parameter for parameter in gile.label_parameters() if id(parameter) not in ids]
-
-
-def _trained_token_tables(gile: GileModel) -> list[nn.Embedding]:
-    """Returns the trained embedding tables, excluding those with adapters, which do not support sparse gradients."""
-    tables = [module for module in gile.modules() if isinstance(module, nn.Embedding) and module.weight.requires_grad]
-    size = gile.config.text_config.vocab_size
-    return [table for table in tables if table.num_embeddings == size and not table.sparse]
-
-
-@contextmanager
-def _sparse_gradients(tables: Sequence[nn.Embedding]) -> Iterator[None]:
-    """Uses sparse gradients of tables, so that the gradient of a chunk is not as large as the table."""
-    for table in tables:
-        table.sparse = True
-    try:
-        yield
-    finally:
-        for table in tables:
-            table.sparse = False
-
-
-@dataclass(frozen=True)
-class _Step:
-    """Inputs of the loss of a training step; `name` is that of the loss, unless it is a function."""
-
-    model: GileForSequenceClassification
-    name: str
-    text_codes: Tensor
-    labels: Tensor
-    language: Languages
-    excluded_columns: Tensor | None
-    columns: Tensor | None
-    column_weights: Tensor | None
-
-    @property
-    def size(self) -> int:
-        """Number of labels."""
-        return self.model.config.num_labels if self.columns is None else len(self.columns)
-
-    def gold_columns(self) -> Tensor:
-        """Checks labels for a chunked loss; returns `(B, P)` gold label indices."""
-        config = self.model.config
-        if not is_columns(self.labels):
-            raise ValueError(
-                "with chunk_size, labels must be label indices (integers padded with -100), got zeros and ones "
-                f"{tuple(self.labels.shape)}: chunks are meant to avoid a (documents, labels) matrix"
-            )
-        if self.column_weights is not None and self.column_weights.shape[-1] != self.size:
-            raise ValueError(
-                f"column_weights must have a weight for each of the {self.size} labels scored, got "
-                f"{self.column_weights.shape[-1]}"
-            )
-        labels = self.labels.reshape(len(self.labels), -1)
-        if config.problem_type == "single_label_classification" and bool(((labels != IGNORE).sum(-1) != 1).any()):
-            raise ValueError(ONE_GOLD_LABEL)
-        if self.excluded_columns is not None:
-            check_excluded(self.excluded_columns, len(labels), config.num_labels)
-            self._check_candidates(labels, (labels[:, :, None] != self.excluded_columns[:, None]).all(-1))
-        return labels
-
-    def select_candidates(
-        self, language: str | None, labels: Tensor, weights: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Returns the labels of a language, and their weights."""
-        config = self.model.config
-        candidates = get_language_columns(config, language)
-        self._check_candidates(labels, (labels >= candidates.start) & (labels < candidates.stop))
-        columns = torch.arange(config.num_labels, device=labels.device) if self.columns is None else self.columns
-        chosen = (columns >= candidates.start) & (columns < candidates.stop)
-        return columns[chosen], None if weights is None else weights[..., chosen]
-
-    def _check_candidates(self, labels: Tensor, are_candidates: Tensor) -> None:
-        foreign = (labels != IGNORE) & ~are_candidates
-        if bool(foreign.any()):
-            row, position = foreign.nonzero()[0].tolist()
-            raise ValueError(format_not_a_candidate(row, int(labels[row, position]), self.model.config))
 
 
 def stored_vectors(model: GileForSequenceClassification) -> Tensor:

@@ -25,7 +25,7 @@ from .collator import LabelSampler
 from .convex import refit_convex
 from .encoders import is_foreign, origin_of
 from .encoding import ReadBefore
-from .experiment import Experiment, documents_per_second, run_arguments, save_model, short_name
+from .experiment import Experiment, run_arguments, save_model, short_name
 from .options import TOP_K, Options
 from .reporting import (
     AMONG_ALL,
@@ -158,18 +158,12 @@ class Study:
         3. `fit_again` fits it also on the parts that were cut from the training documents.
         4. The results, the model, its card and the report of the run are saved.
 
-        The entry in `results` has the result of `calibrate`, the metrics as `test`, with `test_documents_per_second`,
-        from texts to the scores of all labels, and `fitted_again_on`, the number of documents of the last fit, or 0.
+        The entry in `results` has the result of `calibrate`, the metrics as `test`, and `fitted_again_on`,
+        the number of documents of the last fit, or 0.
         """
         result = self.calibrate(experiment)
         report = experiment.test(dataset=self.tested_on or self.info.dataset_name)
-        speed = documents_per_second(
-            experiment.model,
-            experiment.processor,
-            list(self.task.texts("test", 256)),
-            self.args.bf16,
-        )
-        result["test"] = {**test_metrics(report), "test_documents_per_second": speed}
+        result["test"] = test_metrics(report)
         is_saved = type(experiment.model) is GileForSequenceClassification  # baselines of the paper are only evaluated
         has_report = is_saved and self.options.make_cards and self.args.process_index == 0
         if has_report:

@@ -1,6 +1,7 @@
 """The loss of units: labels encoded again every few steps, rows dropped at random, mined negatives."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -9,11 +10,12 @@ from transformers import PreTrainedConfig
 
 from hf_gile.models import GileForSequenceClassification, GileModel
 from hf_gile.models.languages_gile import Languages, run_by_language
-from hf_gile.training import GileLoss
+from hf_gile.training.losses import LossStep
+from papers.chunked_training import ChunkedLoss
 
 
-class UnitLoss(GileLoss):
-    """A `GileLoss` with further options.
+class UnitLoss(ChunkedLoss):
+    """A `ChunkedLoss` with further options.
 
     Args:
         loss: As in `GileLoss`.
@@ -22,7 +24,7 @@ class UnitLoss(GileLoss):
         row_dropout: Fraction of labels that a step scores without their row (`config.label_rows`), like unseen labels.
         miner: Adds labels to those of a batch; called as `miner(model, text_codes, labels, sampled_columns,
             column_weights)`, it returns the new `sampled_columns` and `column_weights`.
-        options: Further arguments of `GileLoss`.
+        options: Further arguments of `ChunkedLoss`.
 
     Raises:
         ValueError: If an option is invalid.
@@ -59,20 +61,14 @@ class UnitLoss(GileLoss):
             raise ValueError("row_dropout needs config.label_rows")
         super().check_fits(config)
 
-    def choose_columns(
-        self,
-        model: GileForSequenceClassification,
-        text_codes: Tensor,
-        labels: Tensor,
-        columns: Tensor | None,
-        column_weights: Tensor | None,
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Returns the labels of a training step and their weights, with those of the miner; see the base class."""
+    def of_step(self, step: LossStep) -> Tensor:
+        """Returns the loss of a training step over its labels and those of the miner; see the base class."""
         if torch.is_grad_enabled():
             self._steps += 1
-        if self.miner is None:
-            return columns, column_weights
-        return self.miner(model, text_codes.detach(), labels, columns, column_weights)
+        if self.miner is not None:
+            mined = self.miner(step.model, step.text_codes.detach(), step.labels, step.columns, step.column_weights)
+            step = replace(step, columns=mined[0], column_weights=mined[1])
+        return super().of_step(step)
 
     def label_inputs(self, model: GileForSequenceClassification, columns: Tensor | None) -> dict[str, Any]:
         """Returns the inputs of stored labels, see the base class."""

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from transformers import PreTrainedConfig, TrainingArguments
 
 from hf_gile import GileConfig, GileTextConfig
-from hf_gile.training import GileLoss
 from hf_gile.training.options import AUTO, STATIC, TOP_K, WORDS, Options
 from hf_gile.training.task import check_metric
+from papers.chunked_training import ChunkedLoss
 from papers.hard_negatives import HardNegatives
 from papers.label_sampling import UnitSampler
 from papers.settings import add_settings, setting
@@ -33,8 +33,8 @@ ENCODER_DEFAULTS: dict[str, Any] = dict.fromkeys(("encoder_cell", "pooling", *SI
 
 @dataclass
 @add_settings(UnitLoss, ["refresh_steps", "row_dropout"], prefix="label_")
-@add_settings(GileLoss, ["chunk_size"], prefix="label_", chunk_size=2048)
-@add_settings(GileLoss, ["share_labels"])
+@add_settings(ChunkedLoss, ["chunk_size"], prefix="label_", chunk_size=2048)
+@add_settings(ChunkedLoss, ["share_labels"])
 @add_settings(HardNegatives, ["refresh_steps"], prefix="hard_")
 @add_settings(UnitSampler, ["per_document"])
 @add_settings(GileConfig, [*OF_HEAD, *OF_LABELS], label_prior=None, label_encoder_type=None)

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 import torch
+from papers.chunked_training import ChunkedLoss
 from torch import Tensor
 
 from hf_gile import GileConfig, GileForSequenceClassification
@@ -20,7 +21,7 @@ from hf_gile.training import GileLoss
 FIELDS: dict[str, str | None] = {
     "bag_size": None,  # 0 in all cases: token vectors beside those of the encoder are gone
     "training_loss": None,  # always cross-entropy
-    "label_chunk_size": None,  # an option of a GileLoss
+    "label_chunk_size": None,  # an option of a ChunkedLoss
 }
 """Current names of fields by stored name; None if removed."""
 
@@ -85,7 +86,7 @@ def build(fields: dict[str, Any], weights: dict[str, Tensor] | None = None) -> G
     config, classifier = kinds
     model = classifier(config(**only_read(**options))).double()  # some fields of old cases are not used
     if chunk_size := fields.get("label_chunk_size"):
-        model.loss_function = GileLoss(chunk_size=chunk_size)
+        model.loss_function = ChunkedLoss(chunk_size=chunk_size)
     if weights is not None:
         model.load_state_dict(today_weights(weights))
     return model

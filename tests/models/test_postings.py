@@ -6,12 +6,14 @@ from collections import Counter
 import pytest
 import torch
 from answers import logits_of
+from approximate_search import FastIndex
 from datasets import Dataset
+from index_evaluation import evaluate_index
 from papers.unseen_weights import fit_unseen_weights
 from transformers import AutoProcessor
 
 from hf_gile import GileForSequenceClassification, Label, LabelIndex, LabelScoringPipeline, LabelSet
-from hf_gile.metrics import LabelMetrics, evaluate_index
+from hf_gile.metrics import LabelMetrics
 from hf_gile.models import lexical_gile
 from hf_gile.models.lexical_gile import (
     LEXICAL_BUCKETS,
@@ -225,7 +227,7 @@ def test_a_search_by_codes_gives_exact_scores_of_its_candidates(make_lexical):
     model, processor = make_lexical()
     inputs = inputs_of(processor)
     ids, codes = LexicalFeatures.of(inputs), codes_of(model, inputs)
-    index = LabelIndex.build(model, processor)
+    index = FastIndex.build(model, processor)
     index.search = Search()
     scores, columns = index.top_k(codes, 2, approximate=True, lexical=ids)
     torch.testing.assert_close(scores, index.scores(codes, lexical=ids).gather(1, columns))

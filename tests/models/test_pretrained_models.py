@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 from answers import logits_of, scores
+from papers.chunked_training import ChunkedLoss
 from papers.unit_loss import UnitLoss
 from torch.nn import functional
 from transformers import AutoModel
@@ -14,7 +15,7 @@ from hf_gile import GileForSequenceClassification, GileProcessor, LabelScoringPi
 from hf_gile.label_index import fingerprint
 from hf_gile.models import text_encoders_gile
 from hf_gile.models.text_encoders_gile import rms_normalized
-from hf_gile.training import GileLoss, model_from_text_encoder
+from hf_gile.training import model_from_text_encoder
 
 TEXTS = ["The failing heart pumps less. Blood of infants.", "Breast milk.", "Iron, iron: iron"]
 GOLD = torch.tensor([[0, 3], [1, -100], [2, 4]])
@@ -156,7 +157,7 @@ def test_chunked_losses_give_all_trained_weights_a_gradient(make_pretrained, opt
 
 def test_gradient_checkpointing_keeps_gradients(make_pretrained):
     model, processor = make_pretrained(encoder=WITHOUT_DROPOUT)
-    model.loss_function = GileLoss(chunk_size=2)
+    model.loss_function = ChunkedLoss(chunk_size=2)
     runs = []
     model.gile.text_encoder.transformer.encoder.layer[0].attention.register_forward_hook(lambda *_: runs.append(1))
     _, expected = step(model, processor)

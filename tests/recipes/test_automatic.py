@@ -122,7 +122,6 @@ def test_a_static_encoder_is_trained_as_by_training_and_distillation(run, monkey
         return read(encoder, tokens, mask, *options)
 
     monkeypatch.setattr(TransformerEncoder, "_pool_rows", count)
-    monkeypatch.setattr("hf_gile.training.study.documents_per_second", lambda *_: 1.0)  # which reads some again
     run("--make_cards false")
     assert sum(rows_read) == 60 + 100 + 30 + 2 * len(WORDS)  # labels twice
     teacher = GileForSequenceClassification.from_pretrained(model_folder)

@@ -5,6 +5,7 @@ import torch
 from answers import logits_of
 from baselines import AiTextML, LearnedLabels, hinge, warp
 from baselines.word_prediction import WordPrediction
+from papers.chunked_training import ChunkedLoss
 
 from hf_gile import GileConfig, GileProcessor
 from hf_gile.models.losses_gile import multi_hot
@@ -161,4 +162,4 @@ def test_a_model_trains_with_a_ranking_loss_but_not_in_chunks(make_model, kind):
     output.loss.backward()
     assert model.gile.output_layer.classifier.weight.grad.any()
     with pytest.raises(ValueError, match=f"the loss {kind} needs the scores of all labels at once"):
-        GileLoss(RANKING[kind], chunk_size=2)
+        ChunkedLoss(RANKING[kind], chunk_size=2)

@@ -9,11 +9,12 @@ import pytest
 import torch
 from answers import logits_of
 from datasets import Dataset
+from index_evaluation import evaluate_index
 from sklearn.linear_model import LogisticRegression
 from torch.nn import functional
 
 from hf_gile import GileForSequenceClassification, Label, LabelIndex, LabelScoringPipeline, LabelSet
-from hf_gile.metrics import LabelMetrics, evaluate_index
+from hf_gile.metrics import LabelMetrics
 from hf_gile.metrics.batch import read_batch
 from hf_gile.models.lexical_gile import list_features
 from hf_gile.models.mixture_gile import Mixture

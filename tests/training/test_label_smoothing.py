@@ -1,6 +1,7 @@
 """`label_smoothing_factor`, which makes the Trainer withhold labels from the model."""
 
 import pytest
+from papers.chunked_training import ChunkedLoss
 from torch.nn.functional import cross_entropy
 from transformers import Trainer
 
@@ -35,7 +36,7 @@ LOSSES = {
     "several labels": (None, label_loss, [[1, 2], [2], []], None),
     "single labels": (None, label_loss, [1, 2, 0], None),
     "sampled": (SINGLE, GileLoss(), [1, 2, 0], SAMPLER),
-    "chunks": (SINGLE, GileLoss(chunk_size=2), [1, 2, 0], None),
+    "chunks": (SINGLE, ChunkedLoss(chunk_size=2), [1, 2, 0], None),
 }
 
 

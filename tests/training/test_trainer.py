@@ -3,6 +3,7 @@
 import pytest
 import torch
 from datasets import Dataset
+from papers.chunked_training import ChunkedLoss
 from papers.label_sampling import UnitSampler
 from transformers import Trainer
 
@@ -65,8 +66,8 @@ def test_a_checkpoint_with_other_labels_is_not_resumed(make_trainer, tmp_path, l
 LOSSES = {
     "sigmoid": label_loss,
     "softmax": label_loss,
-    "sigmoid in chunks": GileLoss(chunk_size=2),
-    "softmax in chunks, sampled": GileLoss(chunk_size=2),
+    "sigmoid in chunks": ChunkedLoss(chunk_size=2),
+    "softmax in chunks, sampled": ChunkedLoss(chunk_size=2),
 }
 
 

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from hf_gile.models import losses_gile
-from hf_gile.models.losses_gile import multi_hot
-from hf_gile.training.losses import LOSSES, cross_entropy, gold_positions
+from hf_gile.models.losses_gile import binary_cross_entropy, multi_hot
+from hf_gile.training.losses import cross_entropy, gold_positions
 
 B, L = 3, 17
+LOSSES = {"binary_cross_entropy": binary_cross_entropy, "cross_entropy": cross_entropy}
 
 
 @pytest.fixture

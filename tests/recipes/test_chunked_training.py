@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from papers.chunked_training import ChunkedLoss
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, Label, LabelSet, build_tokenizer
-from hf_gile.training import GileLoss
 
 TEXTS = ["Milk was fed to infants.", "Blood and iron.", "The failing heart."]
 GOLD = torch.tensor([[1, 3], [2, -100], [0, 4]])
@@ -13,7 +13,7 @@ MULTI = "multi_label_classification"
 
 def step(model, inputs, chunk_size, **options):
     """Returns the output of a training step and all gradients."""
-    model.loss_function = GileLoss(chunk_size=chunk_size)
+    model.loss_function = ChunkedLoss(chunk_size=chunk_size)
     model.double().train().zero_grad()
     output = model(**inputs, **options)
     output.loss.backward()
@@ -127,7 +127,7 @@ def test_invalid_options_are_refused():
         ({"share_labels": True, "chunk_size": 2}, "share_labels needs a process group"),
     ]:
         with pytest.raises(ValueError, match=message):
-            GileLoss(**options)
+            ChunkedLoss(**options)
 
 
 def test_the_plain_loss_refuses_samples_and_names_gile_loss(make_model):

@@ -2,12 +2,11 @@ from copy import deepcopy
 
 import pytest
 import torch
+from approximate_search import SEARCH_FILE, ApproximateSearch, FastIndex, recall
 from safetensors import safe_open
 from safetensors.torch import load_file, save
 
 from hf_gile import GileProcessor, Label, LabelSet, build_tokenizer
-from hf_gile.ann import SEARCH_FILE, ApproximateSearch, recall
-from hf_gile.label_index import LabelIndex
 from hf_gile.models import GileConfig, GileModel
 
 WORDS = [f"{first}{second}" for first in "bdfgklmnprstvz" for second in ("an", "el", "it", "om", "ur")]
@@ -44,7 +43,7 @@ def made():
 def built_once(made):
     model, processor, text_codes = made
     label_set = LabelSet(list({label.name: label for label in names(3100)}.values())[:3001])
-    index = LabelIndex.build(model, processor, label_set)
+    index = FastIndex.build(model, processor, label_set)
     index.search = ApproximateSearch.build(index, text_codes[:200], size=32)
     return index
 
@@ -109,7 +108,7 @@ def test_a_saved_search_answers_as_before(tmp_path, made, built):
     built.search.probes = 3
     built.save_pretrained(tmp_path)
     built.search.save(tmp_path, built)
-    loaded = LabelIndex.from_pretrained(tmp_path)
+    loaded = FastIndex.from_pretrained(tmp_path)
     loaded.search = ApproximateSearch.load(tmp_path, loaded)
     for one, other in zip(*(index.top_k(text_codes, 9, approximate=True) for index in (built, loaded)), strict=True):
         assert torch.equal(one, other)
@@ -154,7 +153,7 @@ def test_a_damaged_search_is_refused(tmp_path, built):
 
 @pytest.mark.parametrize("count", [1, 45])
 def test_a_small_label_set_can_be_searched(made, built, count, capfd):
-    index = LabelIndex(built.label_set[:count], built.codes[:count], 0.0, None, "of no model")
+    index = FastIndex(built.label_set[:count], built.codes[:count], 0.0, None, "of no model")
     index.search = ApproximateSearch.build(index, made[2])
     found = index.top_k(made[2], 50, approximate=True)
     assert found.columns.shape == (300, count)

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..label_index import LabelIndex
-from ..models import GileModel, Scorer, get_towers, unwrapped
-from ..models.languages_gile import check_language
-from ..models.lexical_gile import LexicalFeatures
-from ..models.losses_gile import check_excluded
-from ..models.registration import evaluating
-from .trainer import TrainerMetric
+from hf_gile import GileModel, LabelIndex
+from hf_gile.metrics.trainer import TrainerMetric
+from hf_gile.models import Scorer, get_towers, unwrapped
+from hf_gile.models.languages_gile import check_language
+from hf_gile.models.lexical_gile import LexicalFeatures
+from hf_gile.models.losses_gile import check_excluded
+from hf_gile.models.registration import evaluating
 
 
 def evaluate_index(

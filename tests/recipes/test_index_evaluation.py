@@ -1,13 +1,14 @@
 import pytest
 import torch
 from datasets import Dataset
+from index_evaluation import evaluate_index
 from papers.threshold_tuner import ThresholdTuner
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
 from two_languages import TEXTS, make_bilingual
 
 from hf_gile.label_index import LabelIndex
-from hf_gile.metrics import LabelMetrics, evaluate_index
+from hf_gile.metrics import LabelMetrics
 from hf_gile.training import GileDataCollator, LabelSampler, encode_dataset
 
 GOLD = ["Heart Failure", "Milk, Human", "Iron", "Infant", "Blood"]

@@ -1,4 +1,4 @@
-"""Computes the losses of `losses.py` exactly over any number of labels, in memory independent of that number.
+"""Computes cross-entropy exactly over any number of labels, in memory independent of that number.
 
 The score is an inner product, so a label contributes to other gradients only through the gradient of its logits. Labels
 are processed chunk by chunk: a chunk is encoded and scored, its gradients are computed, and its codes and scores are
@@ -17,7 +17,7 @@ from torch import Tensor, distributed
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from ..models.losses_gile import IGNORE, widened
+from hf_gile.models.losses_gile import IGNORE, widened
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def chunked_loss(
 ) -> Tensor:
     """Computes a loss over all labels in chunks, without storing all scores.
 
-    Value and gradients equal those of the same loss in `losses.py` on `text_codes @ codes.T + bias`. Gradients
+    Value and gradients equal those of the loss in `hf_gile.training.losses` on `text_codes @ codes.T + bias`. Gradients
     are computed in the forward pass, before a loss is scaled or divided by the number of documents. Without weights,
     the gradients of scores do not exceed the number of gold labels, which 16 bits represent well. With large weights
     the gradients of label codes can overflow float16 (not bfloat16), and a gradient scaler does not help. Sums over
@@ -73,7 +73,7 @@ def chunked_loss(
         chunk_size: Number of labels scored together.
         column_weights: `(L,)` or `(B, L)` weights of labels, if they are a sample.
         excluded: `(B, E)` indices of labels that are not candidates for a document, padded with -100.
-        group: Processes that share the labels, see `GileLoss`.
+        group: Processes that share the labels, see `ChunkedLoss`.
 
     Returns:
         The loss, summed over the documents: a scalar in float32 or better.

@@ -21,7 +21,11 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers import Trainer, TrainingArguments
 
 from hf_gile import GileConfig, GileForSequenceClassification, GileProcessor, LabelSet, build_tokenizer
-from hf_gile.training import GileDataCollator, GileLoss
+from hf_gile.training import GileDataCollator
+
+sys.path.append(str(Path(__file__).parents[2] / "recipes"))
+
+from papers.chunked_training import ChunkedLoss
 
 NAMES = [f"word{i} word{(7 * i) % 23}" for i in range(23)]
 DOCUMENTS = 8
@@ -39,7 +43,7 @@ def make_model(mode):
 
 
 def make_loss(mode):
-    return GileLoss(chunk_size=0 if "logits" in mode else 4, share_labels="shared" in mode)
+    return ChunkedLoss(chunk_size=0 if "logits" in mode else 4, share_labels="shared" in mode)
 
 
 def join_processes(mode):
@@ -125,7 +129,7 @@ def differ(folder):
     accelerator = Accelerator(cpu=True)
     second = accelerator.process_index == 1
     model = make_model(["shared"])
-    model.loss_function = GileLoss(chunk_size=4, share_labels=True)
+    model.loss_function = ChunkedLoss(chunk_size=4, share_labels=True)
     words, gold = torch.full((4, 6), 2), torch.tensor([[1], [2], [3], [1]])
     columns = torch.arange(1, 13)
     steps = [
