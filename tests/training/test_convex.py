@@ -151,8 +151,9 @@ def test_unseen_labels_with_common_names_are_lowered_if_documents_have_several_l
     documents, _ = topics(600)
     documents = documents.take((documents.gold[:, 0] >= 3).nonzero()[:, 0])
     noise = torch.randn(len(documents), LABELS, generator=torch.Generator().manual_seed(4))
-    cosine = noise + documents.targets(LABELS)[0] + common.float()  # of texts that name the label, but say nothing of it
-    example = Example({"cosine": cosine, "specificity": (5.0 - common.float()).expand_as(cosine)}, documents, torch.zeros(LABELS, dtype=torch.bool))
+    cosine = noise + documents.targets(LABELS)[0] + common.float()  # texts that name a label are often not about it
+    terms = {"cosine": cosine, "specificity": (5.0 - common.float()).expand_as(cosine)}
+    example = Example(terms, documents, torch.zeros(LABELS, dtype=torch.bool))
     prior = prior_of(one_label, shares_words=True, has_word_rows=False)
     weights, _ = fit_term_weights([example], {"unseen": prior["unseen"]}, one_label)
     assert one_label != (weights["unseen"].get("specificity", 0.0) > 1)
