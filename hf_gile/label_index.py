@@ -489,6 +489,7 @@ def _selected(postings: Postings, columns: Tensor) -> Postings:
         order[postings.labels[texts]],
         postings.words[texts],
         postings.weights[:, columns],
+        postings.specificity[columns],
         postings.full_length,
     )
 
@@ -504,6 +505,7 @@ def _joined(postings: Postings, new: Postings | None) -> Postings:
         torch.cat([postings.labels, new.labels + postings.weights.shape[1]]),
         torch.cat([postings.words, new.words]),
         torch.cat([postings.weights, new.weights], 1),
+        torch.cat([postings.specificity, new.specificity]),
         postings.full_length,
     )
 

@@ -234,8 +234,8 @@ class GileConfig(PreTrainedConfig):
         cosine_scale: Initial value of c in this term.
         lexical: Whether the score has lexical terms in evaluation: "match", the words and word parts that a whole
             document shares with a text of the label, weighted by idf; "coverage", above 0 if the document has all words
-            of a name (`Postings`); "title", 1 if its title has them; and "words", the word weights of stored labels, if
-            `row_words` is set.
+            of a name (`Postings`); "title", 1 if its title has them; "specificity", the idf of the rarest word of the
+            name, for any document; and "words", the word weights of stored labels, if `row_words` is set.
         term_weights: Weights of score terms for labels with a row ("seen") and without ("unseen"), and an additive
             "offset": `{"unseen": {"joint": 0.7, "match": 1.4, "offset": -1.5}}`. `TERMS` has the defaults. Seen labels
             of n documents have n / (n + 3) of the weights of "seen", 3 / (n + 3) of those of "rare", by default equal.
@@ -430,6 +430,7 @@ class GileConfig(PreTrainedConfig):
             "coverage": self.lexical,
             "words": self.lexical and self.label_rows,
             "title": self.lexical,
+            "specificity": self.lexical,
             "offset": True,
         }
         return Mixture([term for term in TERMS if present[term]], self.term_weights)

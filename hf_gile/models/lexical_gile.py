@@ -193,6 +193,7 @@ class Postings(NamedTuple):
         match(d, l) = max_t share_t sum_f s_f idf_f^2 / (sum_f idf_f^2)^0.6,  s_f = count_f / (count_f + 1)
         coverage(d, l) = max_t min_f s_f if d contains all words f of a name t of l, else 0
         title(d, l) = 1 if the title of d contains all words of a name of l, else 0
+        specificity(d, l) = min_t max_f idf_f, of the words f of names t of l: how rare its most common name is
         words(d, l) = log(1 + 200 max(0, sum_f s_f w_f / |s| + sum_n share_n w_n)), w the row of l, if any (`WordRows`)
 
     The texts t of a label are its name, its synonyms, and its description (words only, with share_t = 0.6). f are
@@ -207,7 +208,8 @@ class Postings(NamedTuple):
         values: `(E,)` addend of match for s_f = 1, or w_f of a row.
         labels: `(T,)` label index of each text.
         words: `(T,)` number of words that coverage requires; 0 for descriptions, which are never covered; -1 for rows.
-        weights: `(4, L)` weights of `WORD_TERMS` for each label.
+        weights: `(5, L)` weights of `WORD_TERMS` for each label.
+        specificity: `(L,)` the term of this name.
         full_length: `()` number of words, see above.
     """
 
@@ -218,6 +220,7 @@ class Postings(NamedTuple):
     labels: Tensor
     words: Tensor
     weights: Tensor
+    specificity: Tensor
     full_length: Tensor
 
     @classmethod
@@ -245,6 +248,10 @@ class Postings(NamedTuple):
         total = torch.zeros(len(texts)).index_add_(0, rows, squares).clamp(min=1e-9)
         heaviest = torch.zeros(len(texts)).scatter_reduce_(0, rows, squares, "amax")
         values = squares * (shares / total**0.6)[rows]
+        rarest = torch.zeros(len(texts)).scatter_reduce_(0, rows, squares * (features % 2 == 0), "amax").sqrt()
+        rarest.masked_fill_(shares < 1, torch.inf)
+        specificity = torch.full(weights.shape[1:], torch.inf).scatter_reduce(0, labels_of_texts, rarest, "amin")
+        specificity.masked_fill_(specificity.isinf(), 0)
         is_used = squares >= 0.1 * heaviest[rows]
         is_word = is_used & (features % 2 == 0) & (shares == 1)[rows]
         words = torch.bincount(rows[is_word], minlength=len(texts)).int()
@@ -259,7 +266,7 @@ class Postings(NamedTuple):
             sizes = torch.cat([sizes, row_sizes])
             labels_of_texts = torch.cat([labels_of_texts, row_labels])
             words = torch.cat([words, words.new_full((len(row_labels),), -1)])
-        tensors = (features, sizes, values, labels_of_texts, words, weights, torch.tensor(full_length))
+        tensors = (features, sizes, values, labels_of_texts, words, weights, specificity, torch.tensor(full_length))
         return cls.from_entries(*(tensor.to(weights.device) for tensor in tensors))
 
     @classmethod
@@ -292,20 +299,23 @@ class Postings(NamedTuple):
                 "pipeline('text-classification', model=folder, trust_remote_code=True) passes them"
             )
         scores = self.values.new_empty(len(features), self.weights.shape[1])
-        of_match, of_coverage, of_words, of_title = self.weights[..., None]
+        of_match, of_coverage, of_words, of_title, of_specificity = self.weights[..., None]
+        addend = of_specificity * self.specificity[:, None]
         for rows, (match, coverage, words, title) in self._blocks(features):
             sums = match.mul_(of_match)
             sums[coverage.labels] += coverage.shares * of_coverage[coverage.labels]
             sums.addcmul_(words, of_words)
             sums[title.labels] += title.shares * of_title[title.labels]
+            sums += addend
             scores[rows] = sums.T
         return scores
 
     @torch.no_grad()
     def terms(self, features: LexicalFeatures) -> Tensor:
-        """Computes the `WORD_TERMS` of documents for all labels, `(4, B, L)`."""
+        """Computes the `WORD_TERMS` of documents for all labels, `(5, B, L)`."""
         computed = self.values.new_zeros(len(self.weights), len(features), self.weights.shape[1])
-        of_match, of_coverage, of_words, of_title = computed
+        of_match, of_coverage, of_words, of_title, of_specificity = computed
+        of_specificity.copy_(self.specificity)
         for rows, (match, coverage, words, title) in self._blocks(features):
             of_match[rows] = match.T
             of_coverage[rows, coverage.labels] = coverage.shares.T
@@ -390,7 +400,7 @@ class _Covered(NamedTuple):
 
 
 _Terms = tuple[Tensor, _Covered, Tensor, _Covered]
-"""The `WORD_TERMS` of B documents: match and words `(L, B)`, coverage and title of the labels that have any."""
+"""The `WORD_TERMS` that depend on B documents: match and words `(L, B)`, coverage and title where there is any."""
 
 
 class _WordCounts(NamedTuple):

@@ -18,6 +18,7 @@ TERMS: dict[str, dict[str, float]] = {
     "coverage": {"seen": 0.0, "unseen": 1.0},
     "words": {"seen": 0.0, "unseen": 0.0},
     "title": {"seen": 0.0, "unseen": 0.0},
+    "specificity": {"seen": 0.0, "unseen": 0.0},
     "offset": {"seen": 0.0, "unseen": 0.0},
 }
 """Terms of the score and their default weights for labels with a row ("seen") and without ("unseen")."""
@@ -25,8 +26,8 @@ TERMS: dict[str, dict[str, float]] = {
 WEIGHTED = ("seen", "unseen", "rare")
 """Groups of `GileConfig.term_weights`: "rare" has the weights that those of seen labels tend to with few documents."""
 
-WORD_TERMS = ("match", "coverage", "words", "title")
-"""Terms that compare words, in the order of `Postings`."""
+WORD_TERMS = ("match", "coverage", "words", "title", "specificity")
+"""Terms of words, in the order of `Postings`."""
 
 
 @dataclass(frozen=True, eq=False)

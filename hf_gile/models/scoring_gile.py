@@ -263,7 +263,7 @@ class JointInputLabelEmbedding(ScoreTerm):
         return self.config.mixture.uses(*WORD_TERMS)
 
     def word_weights(self, number: int, rows: Rows | None = None) -> Tensor:
-        """Returns `(4, L)` weights of `WORD_TERMS` for a `number` L of labels."""
+        """Returns `(5, L)` weights of `WORD_TERMS` for a `number` L of labels."""
         zeros = torch.zeros(number, device=self.lexical().device)
         return torch.stack([zeros + self.config.mixture.of_rows(term, rows) for term in WORD_TERMS])
 

@@ -37,11 +37,12 @@ LABELS = LabelSet(
         *(Label("g", "Herzschwäche"), Label("n", "☃"), Label("d", "Nutrition", "milk of the breast")),
     ]
 )
-WEIGHTS = {"unseen": {"joint": 1.0, "match": 1.5, "coverage": 0.75}}
+WEIGHTS = {"unseen": {"joint": 1.0, "match": 1.5, "coverage": 0.75, "specificity": 0.25}}
 
 
 def compute_terms(text, label, idf, default):
-    """Computes match, coverage and title of a document and a label by the docstring of `Postings`."""
+    """Computes match, coverage, title and specificity by the docstring of `Postings`."""
+    rarest = []
     document, match, coverage, titled = Counter(count_features(text)), 0.0, 0.0, 0.0
     title = lexical_features(text.split("\n")[0]) if "\n" in text or len(text) <= 200 else []
     description = [feature for feature in lexical_features(label.description) if feature % 2 == 0]
@@ -57,7 +58,8 @@ def compute_terms(text, label, idf, default):
             least = min((document[feature] for feature in words), default=0)
             coverage = max(coverage, least / (least + 1))
             titled = max(titled, float(words.issubset(title) and bool(words)))
-    return match, coverage, titled
+            rarest += [max(math.sqrt(squares[feature]) for feature in squares if feature % 2 == 0)] if squares else []
+    return match, coverage, titled, min(rarest, default=0.0)
 
 
 @pytest.fixture
@@ -106,23 +108,23 @@ def test_terms_of_blocks_equal_loops_over_documents_and_texts(small_table, full_
     shares = torch.tensor([list(some.values()) + [0.0] * (2 - len(some)) for some in near])
     features = LexicalFeatures(words.ids, words.counts, numbers, shares)
     labels = list(LABELS)
-    actual = Postings.build(labels, idf, torch.ones(4, len(labels)), word_rows, full_length).terms(features)
+    actual = Postings.build(labels, idf, torch.ones(5, len(labels)), word_rows, full_length).terms(features)
     assert actual.any(-1).any(-1).all()
     weights = dict(enumerate(idf.tolist()))
     for number, text in enumerate(texts):
         counts = {feature: count for feature, count in count_features(text).items() if feature < LEXICAL_BUCKETS}
         factor = min(1.0, sum(count for feature, count in counts.items() if feature % 2 == 0) / full_length)
         for column, label in enumerate(labels):
-            match, coverage, title = compute_terms(text, label, weights, 1.0)
+            match, coverage, title, specificity = compute_terms(text, label, weights, 1.0)
             words = literal_words(counts, near[number], rows.get(column, {}))
-            expected = torch.tensor([match * factor, coverage * factor, words, title])
+            expected = torch.tensor([match * factor, coverage * factor, words, title, specificity])
             torch.testing.assert_close(actual[:, number, column], expected, rtol=1e-4, atol=1e-4)
 
 
 def test_words_in_most_documents_are_ignored():
     idf = torch.full((LEXICAL_BUCKETS,), 9.0)
     idf[lexical_features("of the")] = 1.0
-    postings = Postings.build([Label("a", "Diseases of the Heart"), Label("b", "of the")], idf, torch.ones(4, 2))
+    postings = Postings.build([Label("a", "Diseases of the Heart"), Label("b", "of the")], idf, torch.ones(5, 2))
     ids = LexicalFeatures.of(pad_features(list_features(["heart diseases"])))
     assert postings.terms(ids)[1].bool().tolist() == [[True, False]]
     ids = LexicalFeatures.of(pad_features(list_features(["of the"])))
@@ -136,12 +138,12 @@ def test_lexical_terms_count_in_evaluation_with_the_weights_of_the_group(make_le
     with torch.no_grad():
         model.gile.label_rows.weight[1] = 1.0
         logits = model(**inputs).logits
-        match, coverage, *_ = model.stored_postings().terms(LexicalFeatures.of(inputs))
+        match, coverage, _, _, specificity = model.stored_postings().terms(LexicalFeatures.of(inputs))
         model.config.term_weights = {group: {"match": 0.0, "coverage": 0.0} for group in weights}
         without = model(**inputs).logits
         assert torch.equal(without, model(inputs["input_ids"]).logits)  # and nobody asks for them
         model.config.term_weights = weights
-        expected = without + 1.5 * match + 0.75 * coverage
+        expected = without + 1.5 * match + 0.75 * coverage + 0.25 * specificity
         expected[:, 1] = without[:, 1] + 0.5 * match[:, 1]
         torch.testing.assert_close(logits, expected)
         trained = model.train()(inputs["input_ids"]).logits

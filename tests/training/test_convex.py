@@ -26,7 +26,7 @@ from hf_gile.training.convex.documents import Documents
 from hf_gile.training.convex.head import refit_head
 from hf_gile.training.convex.label_side import CONSTANT, Joint, fit_bilinear, fit_joint, fit_rows, score_rows
 from hf_gile.training.convex.losses import binary_loss, listwise_loss
-from hf_gile.training.convex.term_weights import Example, fit_term_weights, raise_unseen
+from hf_gile.training.convex.term_weights import Example, fit_term_weights, prior_of, raise_unseen
 from hf_gile.training.convex.word_rows import WordRegression, feature_counts
 from hf_gile.training.experiment import _pool_sample
 
@@ -144,6 +144,20 @@ def test_a_term_that_tells_rare_labels_gets_weight_for_rare_labels():
     weights, _ = fit_term_weights([example], prior, one_label=False)
     assert weights["rare"]["cosine"] > 1 > 0.2 > weights["rare"]["rows"]
     assert weights["seen"]["rows"] > 1 > 0.2 > weights["seen"]["cosine"]
+
+
+@pytest.mark.parametrize("one_label", [False, True])
+def test_unseen_labels_with_common_names_are_lowered_if_documents_have_several_labels(one_label):
+    common = torch.arange(LABELS) < 3
+    documents, _ = topics(600)
+    documents = documents.take((documents.gold[:, 0] >= 3).nonzero()[:, 0])
+    noise = torch.randn(len(documents), LABELS, generator=torch.Generator().manual_seed(4))
+    cosine = noise + documents.targets(LABELS)[0] + common.float()  # texts that name a label are often not about it
+    terms = {"cosine": cosine, "specificity": (5.0 - common.float()).expand_as(cosine)}
+    example = Example(terms, documents, torch.zeros(LABELS, dtype=torch.bool))
+    prior = prior_of(one_label, shares_words=True, has_word_rows=False)
+    weights, _ = fit_term_weights([example], {"unseen": prior["unseen"]}, one_label)
+    assert one_label != (weights["unseen"].get("specificity", 0.0) > 1)
 
 
 def test_cosines_in_a_narrow_range_weigh_as_much_as_centred_ones():

@@ -63,6 +63,8 @@ def prior_of(one_label: bool, shares_words: bool, has_word_rows: bool) -> TermWe
         weights |= dict.fromkeys(words, 0.0)
     if not one_label:
         prior["rare"] = dict(prior["seen"])
+    if not one_label and shares_words:  # a single label is never one of thousands, named by common words
+        prior["unseen"]["specificity"] = 0.0
     return prior
 
 
