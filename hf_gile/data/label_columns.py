@@ -10,8 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain
-from os.path import commonprefix
+from itertools import chain, repeat
 from reprlib import repr as shortened
 from typing import Any, NamedTuple
 
@@ -37,8 +36,8 @@ from .label_numbers import (
     class_name,
     have_positions,
     is_flag,
+    name_flags,
     named_classes,
-    other_flag_columns,
     read_flag,
     refuse_rows,
 )
@@ -68,9 +67,6 @@ _NOTHING = re.compile(
 _QUOTED = re.compile(
     r"""\A\s*(?:(["'])([^"']*)\1|[\u201c\u201e\xab]\s*([^\u201c-\u201e\xab\xbb]*)[\u201c\u201d\xbb])\s*\Z"""
 )
-# Of columns, up to a sign before a word. A point or a slash after a single letter is of an abbreviation.
-_PREFIX = re.compile(r".*(?:[_:=\[]|(?<=[^\W\d_]\w)(?:/|\.(?!.*[\s.])))", re.DOTALL)
-_NEGATION = re.compile(r"(?:\b|_)(no|non|not|without)(?:\b|_)", re.IGNORECASE)
 
 
 class LabelColumn(NamedTuple):
@@ -109,28 +105,15 @@ class LabelColumn(NamedTuple):
         if self.form == "flags":
             named = zip(self.columns, self.names[0], strict=True)
             return list(dict.fromkeys(name for column, name in named if read_flag(row.get(column), column)))
-        labels: dict[str, None] = {}
-        for number, column in enumerate(self.columns):
-            if row.get(column) is None:
-                continue
-            items = self.items(row[column], column)
-            names = self.names[number] if self.names else ()
-            if names or self.form == "shares":
-                present = [item for item in items if not self.is_absent(item)]
-                labels |= dict.fromkeys(self._read_numbers(present, column, names))
-                continue
-            labels |= dict.fromkeys(self._read_item(item, column) for item in items)
-        labels.pop("", None)
-        return list(labels)
+        labels = map(self._read_cell, map(row.get, self.columns), self.columns, self.names or repeat(()))
+        return [*filter(None, dict.fromkeys(chain.from_iterable(labels)))]
 
-    def _read_item(self, item: Any, column: str) -> str:
-        """Returns the label of an item; empty for one that stands for none."""
-        if not isinstance(item, str):
-            return "" if is_missing(item) else clean_id(item, f"a label in {column}")
-        return _label_of((self.whole and whole_number(item)) or item, self.literal, column)
-
-    def _read_numbers(self, items: Sequence[Any], column: str, names: Sequence[str]) -> Iterable[str]:
-        """Returns the labels that numbers stand for: shares by label, by position, or classes."""
+    def _read_cell(self, cell: Any, column: str, names: Sequence[str]) -> Iterable[str]:
+        """Returns the labels of a cell, some of which may be empty; numbers stand for the `names` of classes."""
+        items = self.items(cell, column)
+        if not names and self.form != "shares":
+            return (self._read_item(item, column) for item in items)
+        items = [item for item in items if not self.is_absent(item)]
         if self.form == "shares":
             shares = items[0].items() if items and isinstance(items[0], Mapping) else ()
             return (name for name, share in shares if read_flag(share, name))
@@ -139,6 +122,12 @@ class LabelColumn(NamedTuple):
         if items and len(items) != len(names):
             raise ValueError(f"{column} must have {len(names)} numbers, got {shortened(items)}")
         return (name for name, share in zip(names, items, strict=False) if read_flag(share, name))
+
+    def _read_item(self, item: Any, column: str) -> str:
+        """Returns the label of an item; empty for one that stands for none."""
+        if not isinstance(item, str):
+            return "" if is_missing(item) else clean_id(item, f"a label in {column}")
+        return _label_of((self.whole and whole_number(item)) or item, self.literal, column)
 
     def items(self, value: Any, column: str) -> Sequence[Any]:
         """Splits a cell into the values of its labels, some of which may be missing."""
@@ -240,16 +229,16 @@ def see(
     known = frozenset(known)
     literal = sorted(MISSING if separator == "none" else MISSING & known)
     form = LabelColumn(tuple(columns), literal=tuple(literal))
-    cells = [row[column] for row in rows for column in columns if not form.is_absent(row.get(column))]
     title = f"label column{'s' * (len(columns) > 1)} {', '.join(map(repr, columns[:9]))}"
-    alone = [[row[column] for row in rows if not form.is_absent(row.get(column))] for column in columns]
-    if len(columns) > 1 and cells and all(map(are_flags, filter(None, alone))):
-        return _see_flags(form, rows, known, separator, title)
+    by_column = [[cell for row in rows if not form.is_absent(cell := row.get(column))] for column in columns]
+    if len(columns) > 1 and any(by_column) and all(map(are_flags, filter(None, by_column))):
+        flags, description = name_flags(rows, columns, separator, known)
+        return _noted(form._replace(form="flags", names=(flags,)), f"{title}: {description}", "--labels", rows)
     if classes:
         form = form._replace(names=tuple(tuple(classes.get(column, ())) for column in columns))
     elif separator is None:
-        refuse_rows(rows, columns, title, known)
-    cells = list(map(plain_cell, cells))
+        refuse_rows(rows, columns, by_column, title, known)
+    cells = [*map(plain_cell, chain.from_iterable(by_column))]
     texts = [cell for cell in cells if isinstance(cell, str)]
     if separator not in (None, "none", "json"):
         signs = _signs(str(separator), texts)
@@ -257,10 +246,12 @@ def see(
         form = form._replace(separators=signs, compound=tuple(sorted(compound)))
     if separator == "json" or (separator != "none" and (are_lists(texts) or has_lists(texts))):
         parsed = [parse_list(cell) if isinstance(cell, str) else cell for cell in cells]
-        is_mixed = separator != "json" and None in parsed
-        form = form._replace(form="mixed" if is_mixed else "list")
-        pairs = [pair for pair in zip(parsed, cells, strict=True) if is_mixed or pair[0] is not None]
-        cells = [cell if value is None else value for value, cell in pairs]
+        if separator != "json" and None in parsed:
+            form = form._replace(form="mixed")
+            cells = [cell if value is None else value for value, cell in zip(parsed, cells, strict=True)]
+        else:
+            form = form._replace(form="list")
+            cells = [value for value in parsed if value is not None]
     lists = _present(form, cells, title)
     bits = [*chain.from_iterable(lists)] if separator is None and known.isdisjoint(texts) else []
     if (sign := sign_of_bits(bits)) is not None:
@@ -297,31 +288,6 @@ def see(
         remedy = f"replace {sign!r} by {separator!r}" if sign.strip(", ").isalpha() else flag
         description += f" (if {next(piece for piece in pieces if sign in piece)!r} is several labels, {remedy})"
     return _noted(form, description, "--separator", rows)
-
-
-def _see_flags(
-    form: LabelColumn, rows: Sequence[Row], known: frozenset[str], separator: str | None, title: str
-) -> LabelColumn:
-    """Names labels by columns, without a prefix of all columns, as of `pandas.get_dummies`, unless it has a meaning."""
-    columns = form.columns
-    prefix = (_PREFIX.match(commonprefix(columns)) or [""])[0]  # noqa: RUF071 - of characters
-    end = next((pair[1] for pair in ("()", "[]") if prefix.count(pair[0]) > prefix.count(pair[1])), "")
-    whole = tuple(map(clean_label, columns))
-    names = tuple(clean_label(column.removeprefix(prefix).removesuffix(end)) for column in columns)
-    are_foreign = known.isdisjoint(names) if known else all(map(str.isdecimal, names))
-    is_open = not all(column.endswith(end) for column in columns)
-    if separator is not None or "" in names or is_open or are_foreign or _NEGATION.search(prefix):
-        names = whole
-    more = ""
-    if names != whole:
-        more = f", without their prefix {prefix!r} (--separator none keeps it)"
-    if others := other_flag_columns(rows, columns):
-        shown = ", ".join(map(repr, others[:5]))
-        if len(others) > 5:
-            shown += ", ..."
-        more += f" (left out, though from 0 to 1 too: {shown})"
-    form = form._replace(form="flags", names=(names,))
-    return _noted(form, f"{title}: a column of zeros and ones a label{more}", "--labels", rows)
 
 
 def _present(form: LabelColumn, cells: Sequence[Any], title: str) -> list[list[Any]]:
