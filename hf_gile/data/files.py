@@ -35,7 +35,6 @@ _ABOUT = re.compile(
     r"(read_?me|licen[cs]e|copying|copyright|notice|changelog)(\.(txt|md|rst|html?))?$|.*\.pdf$", re.IGNORECASE
 )
 _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
-_SAVED_DATASET = ("dataset_dict.json", "state.json")  # written by save_to_disk of datasets
 
 
 def data_suffix(path: Path) -> str:
@@ -75,7 +74,7 @@ def find_files(paths: Paths, suffixes: Sequence[str], any_name: bool = False) ->
             if not matches:
                 raise FileNotFoundError(f"nothing matches {pattern} (in {Path.cwd()})")
         readable = candidates = [match for match in matches if match.is_file()]
-        if path.is_dir() and any(match.name in _SAVED_DATASET for match in candidates):
+        if path.is_dir() and {"dataset_dict.json", "state.json"} & {match.name for match in candidates}:
             raise ValueError(
                 f"{path} was written by save_to_disk of datasets: train with --dataset {pattern}, "
                 'or write it as datasets.load_from_disk(...).to_parquet("table.parquet")'

@@ -53,10 +53,8 @@ def read_records(stream: IO[bytes], encoding: str) -> Iterator[object]:
         yield from _listed_objects(text)
     else:
         raise ValueError(f"expected a list of objects, or an object per line, got {text.ahead()}")
-    if text.next_character():
-        remedy = ""
-        if text.ahead()[1] == "{":
-            remedy = "; write objects one after another as lines, with `jq -c .`"
+    if following := text.next_character():
+        remedy = "; write objects one after another as lines, with `jq -c .`" * (following == "{")
         raise ValueError(f"expected the end of the file after the last bracket, got {text.ahead()}{remedy}")
 
 

@@ -41,7 +41,7 @@ from .label_numbers import (
     read_flag,
     refuse_rows,
 )
-from .schema import BLOCK, Row, as_list, clean_label
+from .schema import BLOCK, Row, as_list
 
 SAMPLE = 2000
 """Number of rows from which the form of labels is seen."""

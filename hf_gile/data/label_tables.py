@@ -15,11 +15,20 @@ from typing import Any, NamedTuple
 from ..models.labels_gile import Label, LabelSet
 from ..writing import unescape_formula
 from .homonyms import make_labels
-from .label_cells import MISSING, are_lists, is_missing, note_changed, parse_list, whole_number
+from .label_cells import are_lists, is_missing, note_changed, parse_list, whole_number
 from .label_names import note_header, read_names
 from .loading import Piece
 from .report import LeaveOut, ReadReport
-from .schema import NO_TEXT, Row, as_list, clean_label, clean_text, document_id, plain_text
+from .schema import (
+    NO_TEXT,
+    SPREADSHEET_ERRORS,
+    Row,
+    as_list,
+    clean_label,
+    clean_text,
+    document_id,
+    plain_text,
+)
 from .sniffing import Format
 from .table_files import describe_missing_column, read_rows
 
@@ -333,7 +342,7 @@ _FIELDS: dict[str, Callable[[object], Any]] = {
 # Columns of the label files that hf_gile writes.
 _WRITTEN = {"id", "name", "description", "language", "seen", "count"}
 _SAVED = {*_FIELDS, "id", "name", "description"}
-_ERRORS = NO_TEXT | {word for word in MISSING if word.startswith("#")}  # of spreadsheets
+_ERRORS = NO_TEXT | SPREADSHEET_ERRORS
 _CHILDREN = re.compile(r"child(ren)?|narrower|sub\w*|nodes|items|members", re.IGNORECASE)
 _ID_KEYS = ("id", "uri", "@id", "ui", "code", "notation")
 # A text of Excel, an address of RDF, or a text in typographic or French quotes.

@@ -69,8 +69,6 @@ DESCRIPTIONS = ("entry_terms", "scope_note", "tree_path")
 """Possible parts of the description of a descriptor."""
 
 _MAX_RECORD_LINES = 100_000
-_TREE_NUMBER = re.compile(r"[A-Z][0-9]+(\.[0-9]+)*")
-_SINGLE_KEYS = ("RECTYPE", "UI", "MH", "MS")
 
 
 @dataclass(frozen=True)
@@ -251,7 +249,7 @@ def _parse_ascii(record: list[tuple[int, str | ValueError]]) -> Descriptor | Non
         if not sign:
             raise ValueError(f"expected KEY = VALUE, got {shortened(line)} in line {number:,}")
         values[key.rstrip()].append(value.strip())
-    for key in _SINGLE_KEYS:
+    for key in ("RECTYPE", "UI", "MH", "MS"):
         if len(values[key]) > 1:
             raise ValueError(f"{key} occurs {len(values[key])} times: records may be merged")
     if values["RECTYPE"] not in ([], ["D"]):
@@ -301,7 +299,7 @@ def _make_descriptor(
     permuted_terms = [_clean_line(term, f"a permuted term of {ui}") for term in permuted]
     numbers = tuple(_clean_line(number, f"a tree number of {ui}") for number in tree_numbers)
     for number in numbers:
-        if not _TREE_NUMBER.fullmatch(number):
+        if not re.fullmatch(r"[A-Z][0-9]+(\.[0-9]+)*", number):
             raise ValueError(f"a tree number of {ui} must look like C14.280.434, got {number!r}")
     return Descriptor(
         ui,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
@@ -80,7 +81,6 @@ class ReadReport:
         return line
 
     def _reasons(self) -> str:
-        """Lists what was left out, by reason."""
         return ", ".join(f"{reason} ({count:,})" for reason, count in self.left_out.items())
 
     def add(self, other: ReadReport) -> None:
@@ -92,9 +92,13 @@ class ReadReport:
         self.notes += [line for line in other.notes if line not in self.notes]
         self.ids_left_out |= other.ids_left_out
         for reason, count in other.left_out.items():
-            self.left_out[reason] = self.left_out.get(reason, 0) + count
-            examples = self.examples.setdefault(reason, [])
-            examples += other.examples.get(reason, [])[: 3 - len(examples)]
+            self.count(reason, count, other.examples.get(reason, []))
+
+    def count(self, reason: str, number: int, examples: Sequence[str] = ()) -> None:
+        """Counts what was left out for a reason; the first few examples of a reason are stored."""
+        self.left_out[reason] = self.left_out.get(reason, 0) + number
+        stored = self.examples.setdefault(reason, [])
+        stored += examples[: 3 - len(stored)]
 
     def leave_out(self, reason: str, what: str, id: str | None = None) -> None:
         """Counts well-formed input that is not usable under a reason; its location `what` is an example.
@@ -103,10 +107,7 @@ class ReadReport:
         """
         if id is not None:
             self.ids_left_out[id] = reason
-        self.left_out[reason] = self.left_out.get(reason, 0) + 1
-        examples = self.examples.setdefault(reason, [])
-        if len(examples) < 3:
-            examples.append(what)
+        self.count(reason, 1, [what])
 
     def note(self, line: str) -> None:
         """Adds a line about how the input was read, unless it is empty or was added before."""
@@ -118,7 +119,7 @@ class ReadReport:
         left_out = sum(self.left_out.values())
         total = self.records + left_out
         if self.on_error == "raise" and total >= _FEW and left_out > _MOST_LEFT_OUT * total:
-            first = next(iter(self.examples.values()), [""])[0]
+            first = next(chain.from_iterable(self.examples.values()), "")
             raise ValueError(
                 f"{left_out:,} of {total:,} rows would be left out: {self._reasons()}, first {first}; fix them, "
                 'or pass on_error="skip" to skip them'

@@ -30,8 +30,6 @@ _MAX_ROWS = 200
 _ROW_TEXT = 1 << 16  # characters from which kind, delimiter, quotes and header are seen
 _MAX_TITLE = 20  # lines before the header
 _LONGEST_NAME = 60  # characters; a longer cell is not the name of a column
-_SEP_LINE = re.compile(r"sep=(.)\r?\n", re.IGNORECASE)
-_R_TABLE = re.compile(r'("[^"\n]*" )+"[^"\n]*"\r?\n')  # of write.table
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 # Lookaheads, since several repetitions of the same signs would take quadratic time.
 _RULE = re.compile(r"(?=[\s|+:=-]+\Z)(?s:.*(?:---|:-|-:).*)|\(\d+ rows?( affected)?\)")  # or the number of rows
@@ -41,7 +39,6 @@ _DESCRIBED = re.compile(  # a cell below the name of a column, as of Qualtrics, 
     re.DOTALL,
 )
 _FORCED = ("csv", "jsonl", "text")  # kinds that a caller may know
-_LINES = ("text", "lines")
 
 
 class Layout(TypedDict, total=False):
@@ -197,7 +194,7 @@ def sniff_bytes(
         is_cut = len(head) >= SAMPLE or len(text) == _ROW_TEXT
         usual = "\t" if suffix in (".tsv", ".tab") else ","
         return _see_cells(Format(seen, encoding, note=note), text, is_cut, usual, requested, names)
-    if seen == "text" and kind in _LINES and "\r" in text and "\n" not in text:
+    if seen == "text" and kind in ("text", "lines") and "\r" in text and "\n" not in text:
         seen = "cr"
     return Format(seen, encoding, note=note)
 
@@ -244,11 +241,11 @@ def _see_cells(
     skip = 0
     text = text if "\n" in text else text.replace("\r", "\n")  # of old Macs
     delimiters = [usual, *(sign for sign in _DELIMITERS if sign != usual)]
-    if sep := _SEP_LINE.match(text):
+    if sep := re.match(r"sep=(.)\r?\n", text, re.IGNORECASE):  # of Excel
         text = text[sep.end() :]
         skip = 1
         delimiters = [sep[1]]
-    if _R_TABLE.match(text):
+    if re.match(r'("[^"\n]*" )+"[^"\n]*"\r?\n', text):  # of write.table in R
         delimiters = [" "]
     if requested.delimiter is not None:
         delimiters = [requested.delimiter]

@@ -42,7 +42,6 @@ LABELS = "labels"
 """Column of labels, unless another is named."""
 
 _LABEL = "label"  # read if there is no column `labels`
-_JOIN = 'if each has a label of a document, join them, in pandas with groupby("id")["label"].agg(list)'
 _SAMPLE_SIZE = 1 << 22  # characters and elements of lists
 
 Unlabelled = Literal["negative", "drop"]
@@ -50,8 +49,6 @@ Unlabelled = Literal["negative", "drop"]
 
 Labels = str | Sequence[str] | LabelColumn | None
 """The columns of labels, or how they are read; None for a table without labels."""
-
-_UNLABELLED = LabelColumn(())  # of a table without labels
 
 
 class _Columns(NamedTuple):
@@ -132,7 +129,7 @@ def load_table(
     others = [*texts, *filter(None, [id])]
     files = find_files(paths, SUFFIXES, any_name=True)
     if labels is None:
-        labels = _UNLABELLED
+        labels = LabelColumn(())
     names = labels.columns if isinstance(labels, LabelColumn) else column_names(labels)
     forms = _see_forms(files, Requested(**layout).check(), [*others, *names], report)
     features = _parquet_features(files[0], forms)
@@ -232,7 +229,7 @@ def table_of(
         if left_out := len(dataset) - len(documents):
             reason = "without text" + (" or labels" if unlabelled == "drop" else "")
             reason += ", or malformed" if report.on_error == "skip" else ""
-            report.left_out[reason] = report.left_out.get(reason, 0) + left_out
+            report.count(reason, left_out)
         _check_documents(report, seen, "the dataset")
     classes = _class_names(dataset.features, seen.columns)
     names = dict.fromkeys(chain.from_iterable(classes.values()))
@@ -374,7 +371,9 @@ def _drop_repeated_ids(dataset: Dataset, report: ReadReport) -> Any:
     for repeated in rows.filter(pc.field("row_count") > 1).to_pylist():
         for _ in range(repeated["row_count"] - 1):
             report.problem(
-                "repeated id", f"{repeated['row_count']:,} documents have the id {repeated['id']!r}; {_JOIN}"
+                "repeated id",
+                f"{repeated['row_count']:,} documents have the id {repeated['id']!r}; if each has a label of a "
+                'document, join them, in pandas with groupby("id")["label"].agg(list)',
             )
             report.records -= 1
     return dataset.select(sorted(rows["row_min"].to_pylist()))
