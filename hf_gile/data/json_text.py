@@ -1,7 +1,5 @@
 """Incremental parser for JSON of any size."""
 
-from __future__ import annotations
-
 import codecs
 import json
 import re
@@ -58,7 +56,7 @@ def read_records(stream: IO[bytes], encoding: str) -> Iterator[object]:
         raise ValueError(f"expected the end of the file after the last bracket, got {text.ahead()}{remedy}")
 
 
-def _listed_objects(text: _JsonText) -> Iterator[object]:
+def _listed_objects(text: "_JsonText") -> Iterator[object]:
     """Yields the objects of the only list of objects in an object."""
     text.expect("{")
     keys: list[object] = []

@@ -51,13 +51,11 @@ _KEYS = (  # of objects, in order of preference
     "prefLabel", "descriptor", "topic", "subject", "keyword", "heading",
     "id", "@id", "ui", "code", "uri", "value", "choices",
 )  # fmt: skip
-_SCORES = ("score", "confidence", "probability")
 _MOST_TEXTS = 1 << 16  # that are remembered
 _MOST_PIECES = 8  # of a label that contains the separator
 _CODE = re.compile(  # digits, and no three letters in a row
     r"(?=.*\d)(?!.*[^\W\d_]{3}).*|(label|class|category|cluster|topic)[ _-]?\d+", re.DOTALL | re.IGNORECASE
 )
-_ZEROS = {"0", "0.0", "-1"}
 _NOTHING = re.compile(
     r"\W*(none|na|nothing|no (label|genre|tag|topic|category|keyword)\w*( \w+)?|unlabell?ed|unknown|missing"
     r"|not applicable|keine?s?|k\. ?a\.|n\.v\.|nicht zutreffend|unbekannt|aucune?|ninguno)\W*",
@@ -168,7 +166,10 @@ class LabelColumn(NamedTuple):
             pieces = re.split(rf'{re.escape(usual)}(?=(?:[^"]*"[^"]*")*[^"]*\Z)', item)
         elif self.compound:
             pieces = _join_known(pieces, usual, self.compound)
-        return _without_bullets(pieces) if usual == "\n" else pieces
+        if usual == "\n":  # of which each may have a bullet, or a number from 1
+            lines = enumerate(filter(None, map(str.strip, pieces)), 1)
+            pieces = [re.sub(rf"^([*\u2022\u00b7\u2013-]|{number}[.)])\s+", "", line) for number, line in lines]
+        return pieces
 
 
 def _join_known(pieces: Sequence[str], sign: str, compound: Sequence[str]) -> list[str]:
@@ -190,12 +191,6 @@ def _join_known(pieces: Sequence[str], sign: str, compound: Sequence[str]) -> li
         labels.append(sign.join(longest).strip())
         first += len(longest)
     return labels
-
-
-def _without_bullets(lines: Sequence[str]) -> list[str]:
-    """Returns the lines of a list without bullets, or numbers from 1."""
-    items = enumerate(filter(None, map(str.strip, lines)), 1)
-    return [re.sub(rf"^([*\u2022\u00b7\u2013-]|{number}[.)])\s+", "", item) for number, item in items]
 
 
 @lru_cache(_MOST_TEXTS)
@@ -263,8 +258,7 @@ def see(
             form = form._replace(form="positions", names=(positions,) * len(columns))
             return _noted(form, f"{title}: lists of zeros and ones for the labels of --label_file", "--labels", rows)
     if any(map(any, lists)) and all(map(are_shares, lists)):
-        form = form._replace(form="shares")
-        return _noted(form, f"{title}: numbers from 0 to 1 by label", "--separator", rows)
+        return _noted(form._replace(form="shares"), f"{title}: numbers from 0 to 1 by label", "--separator", rows)
     if key := _key(lists, title, known):
         form = form._replace(key=key)
         lists = _present(form, cells, title)
@@ -330,19 +324,19 @@ def _unreadable(form: LabelColumn, items: Sequence[Any], known: Collection[str])
     """Says that a model cannot read labels, if they are yes and no, or codes, and no names are known."""
     if known or form.names:
         return ""
-    if are_flags(items) and len(set(items)) < 3:
-        kind = "yes and no"
-    elif items and all(_CODE.fullmatch(str(item)) for item in items):
-        kind = "codes"
-    else:
-        return ""
-    return f"; a model cannot read the meaning of {kind}: name them with --label_file"
+    kinds = {
+        "yes and no": are_flags(items) and len(set(items)) < 3,
+        "codes": bool(items) and all(_CODE.fullmatch(str(item)) for item in items),
+    }
+    kind = next(filter(kinds.get, kinds), "")
+    return f"; a model cannot read the meaning of {kind}: name them with --label_file" * bool(kind)
 
 
 def _note_scores(cells: Iterable[Any]) -> str:
     """Says that scores of objects are not read, if they differ."""
     objects = [item for cell in cells for item in as_list(cell) if isinstance(item, Mapping)]
-    scores = [key for key in _SCORES if len({str(item[key]) for item in objects if is_flag(item.get(key))}) > 1]
+    keys = ("score", "confidence", "probability")
+    scores = [key for key in keys if len({str(item[key]) for item in objects if is_flag(item.get(key))}) > 1]
     return "".join(f"; their {key!r} is not read: leave out labels with a low one" for key in scores)
 
 
@@ -382,15 +376,17 @@ def _key(lists: Sequence[Sequence[Any]], title: str, known: Collection[str]) -> 
 
 def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Row]) -> LabelColumn:
     """Adds a line with two examples."""
-    examples: dict[str, None] = {}
     texts = [str(row[name]).strip() for row in rows for name in form.columns if isinstance(row.get(name), str)]
-    missing = [text for text in texts if text and form.is_absent(text)]
-    have_words = any(number_of(text) is None for text in texts)
-    none = [
-        text
-        for text in texts
-        if (_NOTHING.fullmatch(text) or (have_words and text in _ZEROS)) and not form.is_absent(text)
-    ]
+    notes = [description]
+    if form.form == "plain":
+        missing = [text for text in texts if text and form.is_absent(text)]
+        have_words = any(number_of(text) is None for text in texts)
+        nothing = [text for text in texts if _NOTHING.fullmatch(text) or (have_words and text in ("0", "0.0", "-1"))]
+        words = [text for text in nothing if not form.is_absent(text)]
+        notes += [f"{text!r} is no label" for text in missing[:1]]
+        notes += [f"{text!r} is a label: leave cells empty where a document has none" for text in words[:1]]
+    notes += filter(None, [note_changed(texts)])
+    examples: dict[str, None] = {}
     for row in rows:
         try:
             labels = form.read(row)
@@ -401,10 +397,5 @@ def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Row]) 
         if len(examples) == 2:
             break
     shown = " and ".join(repr(example if len(example) <= 99 else f"{example[:99]}...") for example in examples)
-    if missing and form.form == "plain":
-        description += f"; {missing[0]!r} is no label"
-    if none and form.form == "plain":
-        description += f"; {none[0]!r} is a label: leave cells empty where a document has none"
-    if changed := note_changed(texts):
-        description += f"; {changed}"
+    description = "; ".join(notes)
     return form._replace(note=f"{description}{f', such as {shown}' if shown else ''} ({flag} overrules)")

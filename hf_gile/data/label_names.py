@@ -21,8 +21,6 @@ _IF_TABLE = (
     "with --label_id and --label_name"
 )
 _ON_EACH_LINE = "a text has a label on each line"
-_KEYS = ("id2label", "label2id", "names", "labels")
-_CONTROL = re.compile("[\0-\b\x0e-\x1f\x7f]")
 # Also rules, lines of trees, code, settings, cells of CSV, and figures of a report.
 _BULLET = re.compile(
     r"(--?|[*\u2022\u2013\u2014])\s|[-=*_~+ ]{3,}$|[\u2502\u251c\u2514]"
@@ -30,7 +28,6 @@ _BULLET = re.compile(
     r'|msg(id|str) "|[\w.-]+ ?= ?"[^"]*"$|.*\s\d*\.\d+\s+[\d.]+$'
 )
 _SEVERAL = re.compile(r"""(?:.*([,;|]).*\1|[\[({]\s*["'].*[\])}]$)""")
-_QUOTED = re.compile(r"""(["']).*\1,?$""")
 # A code that numbers a name: not a number in a name such as "2 stars" and "0-17"; or a number after a name.
 _NUMBERED = [
     re.compile(
@@ -40,7 +37,6 @@ _NUMBERED = [
     ),
     re.compile(r"(?P<name>.*[^\s\d].*?)\s*(?:=>?|->|:)\s*(?P<number>\d+)"),
 ]
-_PAIR = re.compile(r"(\d+)\t([^\0-\x1f]*\S)\s*")
 _FOREIGN = (
     "schlagwort", "schlagwörter", "stichwort", "begriff",
     "bezeichnung", "kategorie", "thema", "themen",
@@ -96,12 +92,12 @@ def note_header(cells: Sequence[str]) -> str:
 def _read_lines(file: Path, form: Format, report: ReadReport) -> dict[str, str]:
     names: dict[str, str] = {}
     rows = list(read_rows(Piece(str(file)), report, form))
-    pairs = [_PAIR.fullmatch(row["text"]) for _, _, row in rows if row["text"].strip()]
+    pairs = [re.fullmatch(r"(\d+)\t([^\0-\x1f]*\S)\s*", row["text"]) for _, _, row in rows if row["text"].strip()]
     ids = [pair[1] for pair in pairs if pair]
     if 0 < len(ids) == len(pairs) and _count_lines(ids):
         return {pair[1]: clean_label(decode_entities(pair[2])) for pair in pairs if pair}
     for where, _, row in rows:
-        if _CONTROL.search(row["text"]):
+        if re.search("[\0-\b\x0e-\x1f\x7f]", row["text"]):
             raise ValueError(f"{where} has a control character: the file is neither a text nor of another known format")
         for line in row["text"].splitlines():  # also at line breaks of other systems
             name = clean_label(decode_entities(line)).removeprefix("__label__")  # of fastText
@@ -132,7 +128,7 @@ def _describe_problem(names: Sequence[str]) -> str:
     listed = [name for name in names if _BULLET.match(name)]
     if len(names) > 1:
         listed += [name for pattern in _NUMBERED for name in _numbered(pattern, names)]
-        listed += names if all(map(_QUOTED.match, names)) else []
+        listed += names if all(re.match(r"""(["']).*\1,?$""", name) for name in names) else []
     if listed:
         return (
             f"a line has a number, a bullet, quotes or other signs, such as {listed[0]!r}: leave them out, or write a "
@@ -174,7 +170,14 @@ def _read_json(file: Path) -> dict[str, str]:
     check_parts(text)
     names = parse_text(json.loads, text)
     if isinstance(names, dict):
-        names = next((names[key] for key in _KEYS if isinstance(names.get(key), list | dict)), names)
+        names = next(
+            (
+                names[key]
+                for key in ("id2label", "label2id", "names", "labels")
+                if isinstance(names.get(key), list | dict)
+            ),
+            names,
+        )
     if isinstance(names, list):
         names = {clean_label(decode_entities(str(name))): name for name in names}
     elif isinstance(names, dict) and {*map(repr, names.values())} == {*map(repr, range(len(names)))}:

@@ -40,7 +40,6 @@ _COMMA = re.compile(r"^([01]),(?=\d+$)")  # of decimals in much of Europe
 _COUNTED = re.compile(
     r"(.*[_ ])?(id|idx|index|k?folds?|split)|unnamed.*|row|(is_)?(train|test|val|valid|validation|dev)", re.IGNORECASE
 )
-_DECIDING = "0", "1", "0.0", "1.0", "false", "true"
 # Of columns, up to a sign before a word. A point or a slash after a single letter is of an abbreviation.
 _PREFIX = re.compile(r".*(?:[_:=\[]|(?<=[^\W\d_]\w)(?:/|\.(?!.*[\s.])))", re.DOTALL)
 _NEGATION = re.compile(r"(?:\b|_)(no|non|not|without)(?:\b|_)", re.IGNORECASE)
@@ -254,7 +253,7 @@ def refuse_rows(
     seen = sorted(set().union(*words))
     if len(columns) == 1:
         flags = _flags(rows, (), ())
-        if columns[0] in flags and set(seen).issubset(_DECIDING):
+        if columns[0] in flags and set(seen) <= {"0", "1", "0.0", "1.0", "false", "true"}:
             raise ValueError(
                 f"{title} has zeros and ones, and so have other columns, so each may be a label: pass --labels "
                 f"{' '.join(map(shlex.quote, flags))}, or --separator none if 0 and 1 are the labels"

@@ -25,13 +25,12 @@ class Piece(NamedTuple):
     stop: int | None = None
 
 
-_ERROR = "error.txt"
 Reader = Callable[[Piece, ReadReport], Iterator[dict[str, Any]]]
 
 
 def load_pieces(
     read: Reader,
-    pieces: Sequence[Piece],
+    pieces: list[Piece],
     features: Callable[[], Features],
     *,
     key: Sequence[object],
@@ -66,9 +65,8 @@ def load_pieces(
     """
     with needs_extra("data", "loading a dataset"):
         import datasets
-    from .row_batches import RowBatches
+    from .row_batches import ReadError, RowBatches
 
-    pieces = list(pieces)
     if streaming:
         return datasets.IterableDataset.from_generator(
             _read_rows, features=features(), gen_kwargs={"pieces": pieces, "read": read, "report": report}
@@ -87,12 +85,8 @@ def load_pieces(
         )
         builder.download_and_prepare(num_proc=min(num_proc, len(pieces)) if num_proc and num_proc > 1 else None)
         dataset = builder.as_dataset(split="train")
-    except datasets.exceptions.DatasetGenerationError:
-        if (folder / _ERROR).is_file():  # the error of another process is not passed on
-            message = (folder / _ERROR).read_text(encoding="utf-8")
-            (folder / _ERROR).unlink()
-            raise ValueError(message) from None
-        raise
+    except ReadError as error:
+        raise ValueError(str(error)) from None
     except ValueError as error:  # raised by datasets if there are no rows
         if "corresponds to no data" not in str(error):
             raise
@@ -167,6 +161,8 @@ def _read_with_reports(
 ) -> Iterator[dict[str, Any]]:
     # Written by the generator, before datasets marks the cache as complete and under its lock, so that the reports
     # exist whenever the dataset does.
+    from .row_batches import ReadError
+
     for piece in (Piece(*piece) for piece in pieces):
         report = ReadReport(on_error)
         file = _report_file(Path(folder), piece)
@@ -174,8 +170,7 @@ def _read_with_reports(
         try:
             yield from read(piece, report)
         except ValueError as error:
-            (Path(folder) / _ERROR).write_text(str(error), encoding="utf-8")
-            raise
+            raise ReadError(str(error)) from error
         file.write_text(json.dumps(asdict(report)), encoding="utf-8")
 
 

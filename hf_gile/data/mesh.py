@@ -41,8 +41,6 @@ are ignored:
 The first two are available from https://www.nlm.nih.gov/databases/download/mesh.html.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import defaultdict
@@ -53,14 +51,13 @@ from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any
 
 from ..models.labels_gile import Label, LabelSet
-from .files import open_binary
+from .files import open_binary, parse_xml
 from .homonyms import distinguish, join_descriptions
 from .loading import Piece
 from .report import ReadReport
 from .schema import Row, as_names, clean_text, plain_text
 from .sniffing import Requested, sniff
 from .table_files import Lines, read_lines, read_rows
-from .xml_records import parse_xml
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -206,13 +203,13 @@ def load_mesh(
     return distinguish(labels, hints, report, str(path))
 
 
-def _iterate_xml(path: str | os.PathLike[str]) -> Iterator[tuple[str, _Element]]:
+def _iterate_xml(path: str | os.PathLike[str]) -> Iterator[tuple[str, "_Element"]]:
     with open_binary(path) as stream:
         for record in parse_xml(stream, "DescriptorRecord"):
             yield f"{path}: line {record.sourceline:,}", record
 
 
-def _parse_xml(record: _Element) -> Descriptor:
+def _parse_xml(record: "_Element") -> Descriptor:
     terms: dict[bool, list[str | None]] = {False: [], True: []}  # by whether they are permuted
     for term in record.iterfind("ConceptList/Concept/TermList/Term"):
         terms[term.get("IsPermutedTermYN") == "Y"].append(term.findtext("String"))

@@ -1,7 +1,5 @@
 """Reports of readers: what they skipped, and how they handle malformed input."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -12,7 +10,6 @@ T = TypeVar("T")
 _LONGEST = 1000  # maximum length of a message
 _FEW = 20
 _MOST_LEFT_OUT = 0.25  # share of at least this number of rows
-_REMEDIES = ('encoding="', ": no column ")  # of messages with a remedy
 # XMLSyntaxError of lxml is a SyntaxError and UnicodeDecodeError a ValueError. A plain OSError is not included: a
 # failing disk is not a malformed file and is never skipped.
 _DAMAGE = (ValueError, SyntaxError, EOFError, RecursionError)
@@ -83,7 +80,7 @@ class ReadReport:
     def _reasons(self) -> str:
         return ", ".join(f"{reason} ({count:,})" for reason, count in self.left_out.items())
 
-    def add(self, other: ReadReport) -> None:
+    def add(self, other: "ReadReport") -> None:
         """Adds the counts of another report."""
         self.files += other.files
         self.records += other.records
@@ -135,7 +132,7 @@ class ReadReport:
         if self.on_error == "skip":
             self.leave_out(reason, message)
             return
-        if not any(remedy in message for remedy in _REMEDIES):
+        if not ('encoding="' in message or ": no column " in message):  # which say what to do
             message += '; fix it, or pass on_error="skip" to skip it'
         raise ValueError(message)
 

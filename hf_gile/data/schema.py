@@ -38,7 +38,10 @@ def clean_text(value: object, name: str) -> str:
     if value is None:
         return ""
     if isinstance(value, bytes):  # as some programs write texts to Parquet
-        value = value.decode()
+        try:
+            value = value.decode()
+        except UnicodeDecodeError:
+            raise ValueError(f"{name} is not UTF-8, got {shortened(value)}") from None
     if not isinstance(value, str):
         raise ValueError(f"{name} must be text, got {shortened(value)}")
     if "\0" in value:

@@ -4,8 +4,6 @@ Readers call `sniff` before anything else. `files.open_binary` decompresses, so 
 tabs may be named `.csv`, Turtle may be named `.rdf`, and JSON lines `.json`. What a user requests is never overruled.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import os
@@ -65,7 +63,7 @@ class Requested(NamedTuple):
     encoding: str | None = None
     columns: Sequence[str] = ()
 
-    def check(self) -> Requested:
+    def check(self) -> "Requested":
         """Returns the request with Python's name of the encoding.
 
         Raises:
@@ -94,8 +92,8 @@ class Format(NamedTuple):
 
     Args:
         kind: `"csv"` (any delimiter), `"jsonl"`, `"json"`, `"parquet"`, `"fasttext"`, `"mesh"` (in XML), `"ascii"` (of
-            MeSH), `"medline"`, other `"xml"`, `"turtle"`, `"ntriples"`, `"text"` (anything else), `"cr"` (a text of old
-            Macs, whose lines end with a carriage return), `"empty"`, or a key of `REFUSED`.
+            MeSH), `"medline"`, other `"xml"`, `"turtle"`, `"ntriples"`, `"text"` (anything else), `"empty"`, or a
+            key of `REFUSED`.
         encoding: Python's name of the encoding of a text, of which a byte order mark is no part.
         delimiter: Delimiter of cells.
         quote: Sign around cells; None if quotes are plain text.
@@ -194,8 +192,6 @@ def sniff_bytes(
         is_cut = len(head) >= SAMPLE or len(text) == _ROW_TEXT
         usual = "\t" if suffix in (".tsv", ".tab") else ","
         return _see_cells(Format(seen, encoding, note=note), text, is_cut, usual, requested, names)
-    if seen == "text" and kind in ("text", "lines") and "\r" in text and "\n" not in text:
-        seen = "cr"
     return Format(seen, encoding, note=note)
 
 
@@ -297,19 +293,16 @@ def _quotings(sign: str, requested: str | None, text: str) -> list[Format]:
     form = Format("csv", delimiter=sign)
     if requested is not None:
         return [form._replace(quote=None if requested == "none" else requested)]
-    delimiter = re.escape(sign)
-    forms = [form]
-    if '\\"' in text:
-        forms.append(form._replace(escape=True))
-    if re.search(rf'{delimiter} +"', text):
-        forms.append(form._replace(spaced=True))
-    if re.search(rf"(?:^|{delimiter})'[^\n]*'\r?(?:$|{delimiter})", text, re.MULTILINE):
-        forms.append(form._replace(quote="'"))
-    if re.search(rf"(?:^|{delimiter})[{CURLY}][^\n]*[{CURLY}]\r?(?:$|{delimiter})", text, re.MULTILINE):
-        forms.append(form._replace(quote=CURLY[0]))
-    if sign == "\t":  # elsewhere, a lone quote is more likely a mistake
-        forms.append(form._replace(quote=None))
-    return forms
+    cut = re.escape(sign)
+    patterns = (
+        (r'\\"', form._replace(escape=True)),
+        (rf'{cut} +"', form._replace(spaced=True)),
+        (rf"(?:^|{cut})'[^\n]*'\r?(?:$|{cut})", form._replace(quote="'")),
+        (rf"(?:^|{cut})[{CURLY}][^\n]*[{CURLY}]\r?(?:$|{cut})", form._replace(quote=CURLY[0])),
+    )
+    possible = [other for pattern, other in patterns if re.search(pattern, text, re.MULTILINE)]
+    # Without tabs, a lone quote is more likely a mistake.
+    return [form, *possible, *([form._replace(quote=None)] if sign == "\t" else [])]
 
 
 def _parse(text: str, is_cut: bool, form: Format) -> tuple[Format, list[list[str]], float]:

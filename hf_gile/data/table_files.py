@@ -177,7 +177,8 @@ def _decoded(
     is_first = not start
     line = stream.readline(MAX_RECORD)
     if is_first and not is_text and len(line) < MAX_RECORD and b"\r" in line and not line.endswith(b"\n"):
-        stream = BytesIO(line.replace(b"\r", b"\n"))  # of old Macs
+        stream = BytesIO(line.replace(b"\r", b"\n"))  # of old Macs, whose file is a single line
+        stop = None
         line = stream.readline()
     while line:
         if stop is not None and position >= stop:
