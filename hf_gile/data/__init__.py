@@ -37,5 +37,15 @@ __all__ = [
 
 import_on_demand(
     __name__,
-    ("annif", "documents", "label_files", "mesh", "report", "skos", "tables", "word_vectors", "zero_shot"),
+    (
+        "annif",
+        "documents",
+        "label_files",
+        "mesh",
+        "report",
+        "skos",
+        "tables",
+        "word_vectors",
+        "zero_shot",
+    ),
 )

@@ -140,7 +140,9 @@ def _share_of_letters(text: str, letters: str) -> float:
         if not any(neighbours):
             weight *= _ALONE
         is_mixed = not is_latin and (before + after).isascii() and any(neighbours)
-        if not (is_mixed or (before.islower() and character.isupper()) or (after.isupper() and character.islower())):
+        is_mixed |= before.islower() and character.isupper()
+        is_mixed |= after.isupper() and character.islower()
+        if not is_mixed:
             total += weight
     return total / max(1, len(matches))
 

@@ -47,15 +47,14 @@ SAMPLE = 2000
 """Number of rows from which the form of labels is seen."""
 
 _KEYS = (  # of objects, in order of preference
-    "name", "label", "title", "display_name", "displayName", "classname", "tag", "term",
-    "prefLabel", "descriptor", "topic", "subject", "keyword", "heading",
-    "id", "@id", "ui", "code", "uri", "value", "choices",
+    "name", "label", "title", "display_name", "displayName", "classname", "tag", "term", "prefLabel",
+    "descriptor", "topic", "subject", "keyword", "heading", "id", "@id", "ui", "code", "uri", "value", "choices",
 )  # fmt: skip
-_MOST_TEXTS = 1 << 16  # that are remembered
 _MOST_PIECES = 8  # of a label that contains the separator
 _CODE = re.compile(  # digits, and no three letters in a row
     r"(?=.*\d)(?!.*[^\W\d_]{3}).*|(label|class|category|cluster|topic)[ _-]?\d+", re.DOTALL | re.IGNORECASE
 )
+_ZEROS = ("0", "0.0", "-1")
 _NOTHING = re.compile(
     r"\W*(none|na|nothing|no (label|genre|tag|topic|category|keyword)\w*( \w+)?|unlabell?ed|unknown|missing"
     r"|not applicable|keine?s?|k\. ?a\.|n\.v\.|nicht zutreffend|unbekannt|aucune?|ninguno)\W*",
@@ -193,7 +192,7 @@ def _join_known(pieces: Sequence[str], sign: str, compound: Sequence[str]) -> li
     return labels
 
 
-@lru_cache(_MOST_TEXTS)
+@lru_cache(1 << 16)
 def _label_of(text: str, literal: tuple[str, ...], column: str) -> str:
     """Returns the label of a text, since texts recur; empty for a text that stands for none."""
     is_absent = is_missing(text) and text.strip() not in literal
@@ -381,7 +380,7 @@ def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Row]) 
     if form.form == "plain":
         missing = [text for text in texts if text and form.is_absent(text)]
         have_words = any(number_of(text) is None for text in texts)
-        nothing = [text for text in texts if _NOTHING.fullmatch(text) or (have_words and text in ("0", "0.0", "-1"))]
+        nothing = [text for text in texts if _NOTHING.fullmatch(text) or (have_words and text in _ZEROS)]
         words = [text for text in nothing if not form.is_absent(text)]
         notes += [f"{text!r} is no label" for text in missing[:1]]
         notes += [f"{text!r} is a label: leave cells empty where a document has none" for text in words[:1]]
@@ -397,5 +396,5 @@ def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Row]) 
         if len(examples) == 2:
             break
     shown = " and ".join(repr(example if len(example) <= 99 else f"{example[:99]}...") for example in examples)
-    description = "; ".join(notes)
-    return form._replace(note=f"{description}{f', such as {shown}' if shown else ''} ({flag} overrules)")
+    such = f", such as {shown}" * bool(shown)
+    return form._replace(note=f"{'; '.join(notes)}{such} ({flag} overrules)")

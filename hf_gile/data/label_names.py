@@ -20,6 +20,7 @@ _IF_TABLE = (
     "if it is a table, name its columns in a first line, such as id and name, or choose those named there "
     "with --label_id and --label_name"
 )
+_INDENTED = "lines are indented, as of a tree: parents are read from a table with a column broader"
 _ON_EACH_LINE = "a text has a label on each line"
 # Also rules, lines of trees, code, settings, cells of CSV, and figures of a report.
 _BULLET = re.compile(
@@ -37,6 +38,7 @@ _NUMBERED = [
     ),
     re.compile(r"(?P<name>.*[^\s\d].*?)\s*(?:=>?|->|:)\s*(?P<number>\d+)"),
 ]
+_PAIR = re.compile(r"(\d+)\t([^\0-\x1f]*\S)\s*")
 _FOREIGN = (
     "schlagwort", "schlagwörter", "stichwort", "begriff",
     "bezeichnung", "kategorie", "thema", "themen",
@@ -92,7 +94,7 @@ def note_header(cells: Sequence[str]) -> str:
 def _read_lines(file: Path, form: Format, report: ReadReport) -> dict[str, str]:
     names: dict[str, str] = {}
     rows = list(read_rows(Piece(str(file)), report, form))
-    pairs = [re.fullmatch(r"(\d+)\t([^\0-\x1f]*\S)\s*", row["text"]) for _, _, row in rows if row["text"].strip()]
+    pairs = [_PAIR.fullmatch(row["text"]) for _, _, row in rows if row["text"].strip()]
     ids = [pair[1] for pair in pairs if pair]
     if 0 < len(ids) == len(pairs) and _count_lines(ids):
         return {pair[1]: clean_label(decode_entities(pair[2])) for pair in pairs if pair}
@@ -109,7 +111,7 @@ def _read_lines(file: Path, form: Format, report: ReadReport) -> dict[str, str]:
                 report.leave_out("comment", where)
             elif name:
                 if names and re.match(r"\t|\s\s", line):
-                    report.note("lines are indented, as of a tree: parents are read from a table with a column broader")
+                    report.note(_INDENTED)
                 names[name] = name
     if note := note_header(list(names)):
         report.note(note)
@@ -131,8 +133,8 @@ def _describe_problem(names: Sequence[str]) -> str:
         listed += names if all(re.match(r"""(["']).*\1,?$""", name) for name in names) else []
     if listed:
         return (
-            f"a line has a number, a bullet, quotes or other signs, such as {listed[0]!r}: leave them out, or write a "
-            "table with the columns id and name"
+            f"a line has a number, a bullet, quotes or other signs, such as {listed[0]!r}: "
+            "leave them out, or write a table with the columns id and name"
         )
     if len(names) == 1:
         return f"a line has several labels, such as {names[0]!r}; {_ON_EACH_LINE}" if _SEVERAL.match(names[0]) else ""

@@ -185,9 +185,9 @@ def name_flags(
     description = "a column of zeros and ones a label"
     if names != whole:
         description += f", without their prefix {prefix!r} (--separator none keeps it)"
-    others = [column for column in rows[0] if column and column not in columns and are_flags(_cells(rows, column))]
-    if others:
-        shown = ", ".join([*map(repr, others[:5]), *(["..."] if len(others) > 5 else [])])
+    others = rows[0].keys() - {"", *columns}
+    if left_out := [repr(column) for column in rows[0] if column in others and are_flags(_cells(rows, column))]:
+        shown = ", ".join(left_out[:5]) + ", ..." * (len(left_out) > 5)
         description += f" (left out, though from 0 to 1 too: {shown})"
     return names, description
 

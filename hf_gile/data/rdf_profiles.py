@@ -113,9 +113,10 @@ _BROADER = re.compile(r"(?:has)?(broader|narrower)(transitive|\w*extended)?(?!\w
 _RETIRED = re.compile(
     r".*(deprecated|obsolete|withdrawn|retired|superseded|invalid|archaic|rejected|replaced|removed).*", re.IGNORECASE
 )
+_TRUE = re.compile(r"true|1|yes", re.IGNORECASE)
 RETIRED = {
     "active": re.compile(r"false|0", re.IGNORECASE),
-    **dict.fromkeys(("deprecated", "isDeprecated", "obsolete", "isObsolete"), re.compile(r"true|1|yes", re.IGNORECASE)),
+    **dict.fromkeys(("deprecated", "isDeprecated", "obsolete", "isObsolete"), _TRUE),
     **dict.fromkeys(("status", "hasStatus", "conceptStatus", "term_status"), _RETIRED),
     # IAO_0100001 is "term replaced by" of OBO.
     **dict.fromkeys(("isReplacedBy", "replacedBy", "supersededBy", "IAO_0100001"), re.compile(".*")),

@@ -301,8 +301,9 @@ def _quotings(sign: str, requested: str | None, text: str) -> list[Format]:
         (rf"(?:^|{cut})[{CURLY}][^\n]*[{CURLY}]\r?(?:$|{cut})", form._replace(quote=CURLY[0])),
     )
     possible = [other for pattern, other in patterns if re.search(pattern, text, re.MULTILINE)]
-    # Without tabs, a lone quote is more likely a mistake.
-    return [form, *possible, *([form._replace(quote=None)] if sign == "\t" else [])]
+    if sign == "\t":  # elsewhere, a lone quote is more likely a mistake
+        possible.append(form._replace(quote=None))
+    return [form, *possible]
 
 
 def _parse(text: str, is_cut: bool, form: Format) -> tuple[Format, list[list[str]], float]:

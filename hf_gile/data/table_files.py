@@ -34,6 +34,7 @@ _PIECE = 1 << 26
 _LINE_BYTES = 150  # of Python, for each line that waits for the end of its row
 _FIRST_ROWS = 1000
 _OBJECTS = Format("json")
+_OBJECT = '{"text": "On mice.", "labels": ["mice"]}'
 _NEAR = 0.75  # similarity of a column that is suggested: "txt" for "text", but not "intent"
 _WORDS = 2  # of most names of columns
 _LABEL = re.compile(r"(?<!\S)__label__(\S*)(?:\s+,(?=\s))?")  # of fastText, also with a comma before the text
@@ -101,7 +102,7 @@ def read_rows(
         for number, row in report.until_damage(rows, path):
             if not isinstance(row, dict):
                 if not isinstance(row, ValueError):
-                    row = f'expected an object, got {shortened(row)}; write {{"text": "On mice.", "labels": ["mice"]}}'
+                    row = f"expected an object, got {shortened(row)}; write {_OBJECT}"
                 report.problem("malformed row", f"{path}: {unit} {number:,}: {row}")
                 continue
             count += 1

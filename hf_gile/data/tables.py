@@ -372,8 +372,9 @@ def _drop_repeated_ids(dataset: Dataset, report: ReadReport) -> Any:
         for _ in range(repeated["row_count"] - 1):
             report.problem(
                 "repeated id",
-                f"{repeated['row_count']:,} documents have the id {repeated['id']!r}; if each has a label of a "
-                'document, join them, in pandas with groupby("id")["label"].agg(list)',
+                f"{repeated['row_count']:,} documents have the id {repeated['id']!r}; "
+                "if each has a label of a document, join them, "
+                'in pandas with groupby("id")["label"].agg(list)',
             )
             report.records -= 1
     return dataset.select(sorted(rows["row_min"].to_pylist()))
