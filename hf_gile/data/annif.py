@@ -26,8 +26,6 @@ Vocabularies: `.tsv`, with classification codes in the third column, or `.csv` w
 All files are UTF-8 and may be compressed with gzip.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -62,7 +60,7 @@ def load_annif(
     num_proc: int | None = None,
     streaming: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
-) -> tuple[Dataset | IterableDataset, ReadReport]:
+) -> "tuple[Dataset | IterableDataset, ReadReport]":
     """Reads the documents of Annif corpora that have a text. Those without subjects are negatives.
 
     Args:

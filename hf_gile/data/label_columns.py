@@ -47,8 +47,9 @@ SAMPLE = 2000
 """Number of rows from which the form of labels is seen."""
 
 _KEYS = (  # of objects, in order of preference
-    "name", "label", "title", "display_name", "displayName", "classname", "tag", "term", "prefLabel",
-    "descriptor", "topic", "subject", "keyword", "heading", "id", "@id", "ui", "code", "uri", "value", "choices",
+    "name", "label", "title", "display_name", "displayName", "classname", "tag", "term",
+    "prefLabel", "descriptor", "topic", "subject", "keyword", "heading", "id", "@id", "ui",
+    "code", "uri", "value", "choices",
 )  # fmt: skip
 _MOST_PIECES = 8  # of a label that contains the separator
 _CODE = re.compile(  # digits, and no three letters in a row
@@ -240,12 +241,10 @@ def see(
         form = form._replace(separators=signs, compound=tuple(sorted(compound)))
     if separator == "json" or (separator != "none" and (are_lists(texts) or has_lists(texts))):
         parsed = [parse_list(cell) if isinstance(cell, str) else cell for cell in cells]
-        if separator != "json" and None in parsed:
-            form = form._replace(form="mixed")
-            cells = [cell if value is None else value for value, cell in zip(parsed, cells, strict=True)]
-        else:
-            form = form._replace(form="list")
-            cells = [value for value in parsed if value is not None]
+        is_mixed = separator != "json" and None in parsed
+        form = form._replace(form="mixed" if is_mixed else "list")
+        pairs = [pair for pair in zip(parsed, cells, strict=True) if is_mixed or pair[0] is not None]
+        cells = [cell if value is None else value for value, cell in pairs]
     lists = _present(form, cells, title)
     bits = [*chain.from_iterable(lists)] if separator is None and known.isdisjoint(texts) else []
     if (sign := sign_of_bits(bits)) is not None:

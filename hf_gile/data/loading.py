@@ -1,7 +1,5 @@
 """Builds datasets from readers, cached on disk or streamed, in one or several processes."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +29,7 @@ Reader = Callable[[Piece, ReadReport], Iterator[dict[str, Any]]]
 def load_pieces(
     read: Reader,
     pieces: list[Piece],
-    features: Callable[[], Features],
+    features: "Callable[[], Features]",
     *,
     key: Sequence[object],
     report: ReadReport,
@@ -39,7 +37,7 @@ def load_pieces(
     streaming: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
     piece_reports: list[ReadReport] | None = None,
-) -> Dataset | IterableDataset:
+) -> "Dataset | IterableDataset":
     """Reads the pieces of files into a dataset, whose rows are in the order of the pieces.
 
     The dataset is memory-mapped and cached. The files are read again when the size or modification time of a file
@@ -111,7 +109,7 @@ def short_names(files: Sequence[Path]) -> dict[str, str]:
     return {str(file): file.relative_to(folder).as_posix() for file in files}
 
 
-def document_features() -> Features:
+def document_features() -> "Features":
     """Returns the features of a document: `id`, `text` and `labels`, a list of label ids."""
     from datasets import Features, List, Value
 

@@ -13,8 +13,6 @@ A row is a document: of CSV with any delimiter, of JSON (also a list of objects,
 `sniffing` sees the format of a file, and `label_columns` that of labels. `table_of` converts any dataset.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -90,7 +88,7 @@ def load_table(
     streaming: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
     **layout: Unpack[Layout],
-) -> tuple[Dataset | IterableDataset, ReadReport]:
+) -> "tuple[Dataset | IterableDataset, ReadReport]":
     """Reads documents with a text from tables, in the same memory whatever their size.
 
     Several processes divide files, parts of large uncompressed `.jsonl` files, and row groups of Parquet files.
@@ -159,7 +157,7 @@ def load_table(
 
 
 def table_of(
-    dataset: Dataset | IterableDataset,
+    dataset: "Dataset | IterableDataset",
     text: str | Sequence[str] = "text",
     labels: str | Sequence[str] | LabelColumn = LABELS,
     *,
@@ -168,7 +166,7 @@ def table_of(
     known: Collection[str] = (),
     unlabelled: Unlabelled = "negative",
     report: ReadReport | None = None,
-) -> tuple[Dataset | IterableDataset, LabelSet | None]:
+) -> "tuple[Dataset | IterableDataset, LabelSet | None]":
     """Converts any dataset, such as from the Hub, to the columns of `load_table`.
 
     Args:
@@ -359,7 +357,7 @@ def _check_documents(report: ReadReport, labels: LabelColumn, source: str) -> No
     report.check_share()
 
 
-def _drop_repeated_ids(dataset: Dataset, report: ReadReport) -> Any:
+def _drop_repeated_ids(dataset: "Dataset", report: ReadReport) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
