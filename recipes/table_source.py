@@ -180,7 +180,7 @@ class TableSource:
 
     def _refuse_title(self, parts: "Mapping[str, Dataset]", names: Sequence[str]) -> None:
         """Refuses names of classes, by line, of which only the last has no document: the first may be a title."""
-        used = Counter(chain.from_iterable(gold for rows in parts.values() for gold in rows["labels"]))
+        used = sum(map(count_labels, parts.values()), Counter[str]())
         least = min(used[name] for name in names[:-1])
         if used[names[-1]] == 0 and least >= _OFTEN and data_suffix(Path(self.label_file or "")) not in SUFFIXES:
             raise ValueError(
@@ -207,12 +207,12 @@ class TableSource:
         say: Callable[..., None],
     ) -> LabelSet:
         """Collects the labels, those of training documents first."""
-        counts_by_part = {part: Counter(chain.from_iterable(rows["labels"])) for part, rows in parts.items()}
+        counts_by_part = {part: count_labels(rows) for part, rows in parts.items()}
         used = sum(counts_by_part.values(), Counter[str]())
         if labels is None:
             labels = LabelSet.from_names(sorted(used))
-            is_single = all(len(gold) < 2 for rows in parts.values() for gold in rows["labels"])
-            if is_single and 1 < len(used) > 0.9 * used.total() and self.separator != "none":
+            is_rare = 1 < len(used) > 0.9 * used.total() and self.separator != "none"
+            if is_rare and all(len(gold) < 2 for rows in parts.values() for gold in rows["labels"]):
                 problem = f"{len(used):,} labels, such as {labels[0].name!r}, in {used.total():,} documents"
                 problem += ": hardly any label has two"
                 if used.total() >= _MANY:
@@ -295,11 +295,20 @@ def join_file_names(files: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(Path(file).name.partition(".")[0] for file in files))
 
 
+def count_labels(rows: "Dataset") -> Counter[Any]:
+    """Counts the documents of each label, in the order of their first documents."""
+    import pyarrow.compute as pc
+
+    column = rows.select_columns(["labels"]).with_format("arrow")[:]["labels"]
+    counted = pc.value_counts(pc.list_flatten(column))
+    return Counter({pair["values"]: pair["counts"] for pair in counted.to_pylist()})
+
+
 def _refuse_unlike(parts: "Mapping[str, Dataset]") -> None:
     """Refuses labels that other files, or rows after the first, write in another form than the first training rows."""
     seen = set(chain.from_iterable(parts["train"][:SAMPLE]["labels"]))
     for part in filter(parts.__contains__, PARTS):
-        new = set(chain.from_iterable(parts[part]["labels"])) - seen
+        new = set(count_labels(parts[part])) - seen
         odd = unlike(sorted(new), seen)
         if seen and len(odd) > max(1, 0.5 * len(new)):
             document = _first_document({part: parts[part]}, odd[0])
@@ -324,12 +333,11 @@ def hold_out_labels(parts: "Mapping[str, Dataset]", share: float) -> "dict[str, 
     Raises:
         ValueError: If a part would have no labels.
     """
-    counts = Counter(label_id for row in parts["train"]["labels"] for label_id in row)
-    held_out = held_out_labels(counts, share=share)
+    held_out = held_out_labels(count_labels(parts["train"]), share=share)
     remaining = dict(parts)
     for part in PARTS[:2]:
         remaining[part] = drop_labels(parts[part], held_out)
-        if not any(remaining[part]["labels"]):
+        if not count_labels(remaining[part]):
             raise ValueError(f"held_out {share} removes all labels of the {part} documents: lower it")
     return remaining
 

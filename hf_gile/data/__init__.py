@@ -35,16 +35,17 @@ __all__ = [
     "table_of",
 ]
 
-_MODULES = (
-    "annif",
-    "documents",
-    "label_files",
-    "mesh",
-    "report",
-    "skos",
-    "tables",
-    "word_vectors",
-    "zero_shot",
+import_on_demand(
+    __name__,
+    (
+        "annif",
+        "documents",
+        "label_files",
+        "mesh",
+        "report",
+        "skos",
+        "tables",
+        "word_vectors",
+        "zero_shot",
+    ),
 )
-
-import_on_demand(__name__, _MODULES)

@@ -26,8 +26,6 @@ Vocabularies: `.tsv`, with classification codes in the third column, or `.csv` w
 All files are UTF-8 and may be compressed with gzip.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -52,7 +50,6 @@ if TYPE_CHECKING:
 _VERSION = 1
 _CHUNK = 1000
 _FORMS = {".tsv": Format("text"), ".csv": Format("csv"), ".jsonl": Format("jsonl")}  # Annif's, whatever a file has
-_STEM = re.compile(r"\.txt(\.gz)?\Z")
 _URI = re.compile(r"<([^<>\s]+)>|([^<>\s:]+:[^<>\s]+)")
 
 
@@ -63,7 +60,7 @@ def load_annif(
     num_proc: int | None = None,
     streaming: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
-) -> tuple[Dataset | IterableDataset, ReadReport]:
+) -> "tuple[Dataset | IterableDataset, ReadReport]":
     """Reads the documents of Annif corpora that have a text. Those without subjects are negatives.
 
     Args:
@@ -98,8 +95,8 @@ def load_annif(
         if not pieces or len(chunks.get(pieces[-1].path, [])) % _CHUNK == 0:
             pieces.append(Piece(str(file)))
         chunks.setdefault(pieces[-1].path, []).append(file)
-        for path in filter(None, (file, _find_subjects(file))):
-            states.append((str(path), path.stat().st_size, path.stat().st_mtime_ns))
+        both = filter(None, (file, _find_subjects(file)))
+        states += [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in both]
     names = short_names(files)
     dataset = load_pieces(
         partial(_read_documents, chunks=chunks, names=names),
@@ -191,7 +188,7 @@ def _read_documents(
     name = names[piece.path]
     if suffix == ".txt":
         rows: Iterable[tuple[str, str, Any]] = [
-            (str(file), _STEM.sub("", names[str(file)]), file) for file in chunks[piece.path]
+            (str(file), re.sub(r"\.txt(\.gz)?\Z", "", names[str(file)]), file) for file in chunks[piece.path]
         ]
         report.files += len(chunks[piece.path])
     elif suffix == ".tsv":
@@ -238,13 +235,13 @@ def _read_labels(row: Row) -> list[str]:
     if not isinstance(subjects, list) or not all(isinstance(subject, dict) for subject in subjects):
         raise ValueError(f"subjects must be a list of objects, got {shortened(subjects)}")
     uris = clean_text(row.get("subject_uris"), "subject_uris").split()
-    labels = [*map(_parse_uri, uris)]
-    for subject in subjects:
-        if subject.get("uri") is None:
-            labels.append(document_id(subject.get("label"), "label"))
-        else:
-            labels.append(_parse_uri(clean_text(subject["uri"], "uri")))
-    return list(dict.fromkeys(labels))
+    return list(dict.fromkeys([*map(_parse_uri, uris), *map(_read_subject_id, subjects)]))
+
+
+def _read_subject_id(subject: Mapping[str, Any]) -> str:
+    if subject.get("uri") is None:
+        return document_id(subject.get("label"), "label")
+    return _parse_uri(clean_text(subject["uri"], "uri"))
 
 
 def _read_lines(piece: Piece, report: ReadReport) -> Iterator[tuple[str, str, str]]:

@@ -17,9 +17,6 @@ from .table_files import SUFFIXES, describe_missing_column, file_pieces, read_ro
 FORMATS = ("text", "jsonl", "csv")
 """Formats of streams, and of files with any suffix."""
 
-_WITHOUT_HEADER = ("text", "jsonl", "lines")
-_JSON_LIST = re.compile(r"\[\s*(\{|$)")
-
 
 class Document(NamedTuple):
     """A text to score.
@@ -121,7 +118,7 @@ def _see_file(path: str, format: str | None, requested: Requested, names: Sequen
     kind = format or ("" if suffix in SUFFIXES else "lines")
     form = sniff(path, requested, names, kind)
     lines = format or {".jsonl": "jsonl", ".ndjson": "jsonl"}.get(suffix, kind)
-    return Format("text") if form.kind == "empty" and lines in _WITHOUT_HEADER else form
+    return Format("text") if form.kind == "empty" and lines in ("text", "jsonl", "lines") else form
 
 
 def _read_stream(
@@ -137,7 +134,7 @@ def _read_stream(
         raise ValueError("standard input is compressed: decompress it, as in zcat FILE | ..., or pass the file")
     line = first.decode("utf-8-sig", "replace").strip()
     kind = format or ("jsonl" if is_json_object(line) else "text")
-    if format is None and _JSON_LIST.match(line):
+    if format is None and re.match(r"\[\s*(\{|$)", line):
         raise ValueError(
             "standard input is a list in JSON: pass the file, write an object a line (jq -c '.[]'), or pass --format "
             "text if its lines are texts"
@@ -180,9 +177,7 @@ def _read(
     form: Format,
     report: ReadReport,
 ) -> Iterator[Document]:
-    arguments = dict.fromkeys(text, "text")
-    if id is not None:
-        arguments[id] = "id"
+    arguments = dict.fromkeys(text, "text") | dict.fromkeys(filter(None, [id]), "id")
 
     def read(_: str, row: Row) -> Document:
         if form.kind == "text":  # whose lines have no other column, and no missing cells

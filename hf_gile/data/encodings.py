@@ -26,7 +26,6 @@ _CLOSING = "”’»›“‘ºª"
 _MARKS = set("\u00a0€…†‡‰•–—™¢£¥§©®°±²³´µ¶·¹¼½¾×÷№、。「」『』・ー，．：；？！（）") | {*_OPENING, *_CLOSING}
 _MARK = 0.9  # weight of a mark that may be anywhere
 _ALONE = 0.8  # weight of a letter beside no other
-_BEYOND_ASCII = re.compile(r"[^\0-\x7f]")
 _UNUSUAL = 0.97  # weight of a letter that is rare in its language
 
 # Letters of languages, beyond ASCII, and how old programs encode these; rare letters follow a space. If languages fit
@@ -128,7 +127,7 @@ def _share_of_letters(text: str, letters: str) -> float:
     weights = dict.fromkeys(rare, _UNUSUAL) | dict.fromkeys(usual, 1.0)
     is_latin = usual[0] < "\u0250"
     total = 0.0
-    matches = list(_BEYOND_ASCII.finditer(text))
+    matches = list(re.finditer(r"[^\0-\x7f]", text))
     for match in matches:
         character = match[0]
         before = text[match.start() - 1 : match.start()]

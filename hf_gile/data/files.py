@@ -1,4 +1,4 @@
-"""Finds, opens and decompresses input files."""
+"""Finds, opens and decompresses input files, and parses records in XML, in limited memory."""
 
 import bz2
 import errno
@@ -9,13 +9,15 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from glob import glob
 from pathlib import Path
 from typing import IO, Any, cast
 
 import numpy as np
+
+from ..extras import needs_extra
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """Files, folders and globs, or a single one."""
@@ -35,7 +37,6 @@ _ABOUT = re.compile(
     r"(read_?me|licen[cs]e|copying|copyright|notice|changelog)(\.(txt|md|rst|html?))?$|.*\.pdf$", re.IGNORECASE
 )
 _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
-_SAVED_DATASET = ("dataset_dict.json", "state.json")  # written by save_to_disk of datasets
 
 
 def data_suffix(path: Path) -> str:
@@ -75,7 +76,7 @@ def find_files(paths: Paths, suffixes: Sequence[str], any_name: bool = False) ->
             if not matches:
                 raise FileNotFoundError(f"nothing matches {pattern} (in {Path.cwd()})")
         readable = candidates = [match for match in matches if match.is_file()]
-        if path.is_dir() and any(match.name in _SAVED_DATASET for match in candidates):
+        if path.is_dir() and {"dataset_dict.json", "state.json"} & {match.name for match in candidates}:
             raise ValueError(
                 f"{path} was written by save_to_disk of datasets: train with --dataset {pattern}, "
                 'or write it as datasets.load_from_disk(...).to_parquet("table.parquet")'
@@ -267,3 +268,54 @@ class _LimitedStream(io.BufferedIOBase):
     def _check(self) -> None:
         if self.stream.tell() > self.limit:
             raise expansion_error(self.path, "decompress it (gunzip) first", self.ratio)
+
+
+def parse_xml(stream: IO[bytes], tags: str | Sequence[str]) -> Iterator[Any]:
+    """Yields the elements with these tags, and releases each when the next is requested.
+
+    Raises:
+        ImportError: If lxml is not installed.
+        ValueError: If an element is longer than `MAX_RECORD`, or has more than `MAX_PARTS` tags and attributes.
+        SyntaxError: If it is not XML.
+    """
+    source = _LimitedRecords(stream)
+    for _, element in import_lxml().iterparse(source, tag=tags, remove_comments=True, remove_pis=True):
+        source.start_record()
+        yield element
+        element.clear()
+
+
+def import_lxml() -> Any:
+    """Imports `lxml.etree`; raises an ImportError that says how to install it."""
+    with needs_extra("data", "reading MEDLINE or MeSH in XML"):
+        from lxml import etree
+    return etree
+
+
+class _LimitedRecords:
+    """A stream that refuses records that are too large.
+
+    A parser takes a hundred bytes for an element of four bytes, so elements and attributes are limited too.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.stream = stream
+        self.start_record()
+
+    def start_record(self) -> None:
+        self.size = self.parts = 0
+        self._uncounted: list[bytes] = []
+
+    def read(self, size: int) -> bytes:
+        """Reads `size` bytes; raises a ValueError if the record is too large."""
+        data = self.stream.read(size)
+        self.size += len(data)
+        self._uncounted.append(data)
+        if self.size > MAX_RECORD:
+            raise ValueError(f"a record is longer than {MAX_RECORD:,} bytes")
+        if self.size > MAX_PARTS:  # fewer bytes have fewer parts, and counting takes time
+            self.parts += sum(chunk.count(b"<") + chunk.count(b"=") for chunk in self._uncounted)
+            self._uncounted.clear()
+            if self.parts > MAX_PARTS:
+                raise ValueError(f"a record has more than {MAX_PARTS:,} tags and attributes")
+        return data

@@ -5,8 +5,6 @@ start and from the end, also where pieces are in alphabetical order. The parts o
 of a hierarchy, stay where they are.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -23,7 +21,6 @@ SPELLED = {"tab": "\t", "\\t": "\t", "newline": "\n", "\\n": "\n", "space": " "}
 """Signs that are hard to type, by name."""
 
 _USUAL = (";", "|", "\t", "\n", ",", "/")
-_RARE = ";|\t\n"  # signs that hardly any name has
 _ENDS = tuple(",;|\u060c\u061b\u3001\uff0c\uff1b")
 _NUMERIC = ",;|\t\n "  # signs between class numbers, rather than between the parts of a date
 _NAMES = {sign: name for name, sign in SPELLED.items() if name.isalpha()}
@@ -31,7 +28,6 @@ _OTHER = re.compile(r"\\[nt]|\u3000|,? (?:and|und|et|y|e|och|og|en|or|oder) |  +
 _FIRM = re.compile(r"[\u2022\u00a6]|\\[nt]")  # signs that no name has
 _CODE = re.compile(r"[^\W\d][_.:#]+\w|^[#@]\w")  # a tag, such as cs.CL
 _NUMBER = re.compile(r"[-+]?\d+")
-_ALNUM = re.compile(r"\w")
 _WORD = re.compile(r"(?:^|[\W_])[^\W\d_]{2,}(?:$|[\W_])|[^\W\d_]{4}|[^\W\d_\x00-\x7f]")
 _LISTED = re.compile(
     r"""<(\w+)[^<>]*>.*</\w+>|[$\u2021\u01c2]+a\s?\w.*|"""  # XML, subfields of MARC
@@ -140,7 +136,7 @@ def are_different(texts: Sequence[str]) -> bool:
     return len(texts) >= _FEW and len(set(texts)) > 0.9 * len(texts)
 
 
-def describe_near_forms(missing: Sequence[str], labels: LabelSet) -> str:
+def describe_near_forms(missing: Sequence[str], labels: "LabelSet") -> str:
     """Returns a note on label ids that are written otherwise than known ids, are names of labels, or several labels.
 
     Example:
@@ -194,7 +190,7 @@ def _are_joined(joined: Mapping[str, Sequence[str]], cells: Mapping[str, int], s
     uses = Counter(piece for parts in joined.values() for piece in set(parts))
     uses.update(cell for cell in cells if cell not in joined)
     recurring = sum(uses[piece] > 1 for piece in pieces) / len(pieces)
-    if sign in _RARE or _FIRM.match(sign):
+    if sign in ";|\t\n" or _FIRM.match(sign):  # hardly any name has these
         return recurring >= 0.5 or _move(joined, 1)
     if sign not in _NUMERIC and (any("://" in cell for cell in joined) or all(map(_NUMBER.fullmatch, pieces))):
         return False  # addresses, numbers, dates, times, versions
@@ -209,7 +205,9 @@ def _are_joined(joined: Mapping[str, Sequence[str]], cells: Mapping[str, int], s
     # Words of phrases recur, too, and some are in most phrases.
     are_codes = sum(_CODE.search(piece) is not None for piece in uses) > 0.3 * len(uses)
     is_free = alone > 0.7 and max(uses.values()) <= 0.5 * len(cells)
-    return (is_small or are_codes or is_free) and all(map(_ALNUM.search, pieces))  # signs are no labels
+    return (is_small or are_codes or is_free) and all(
+        re.search(r"\w", piece) for piece in pieces
+    )  # signs are no labels
 
 
 def _move(joined: Mapping[str, Sequence[str]], least: int) -> bool:

@@ -1,7 +1,5 @@
 """Incremental parser for JSON of any size."""
 
-from __future__ import annotations
-
 import codecs
 import json
 import re
@@ -53,14 +51,12 @@ def read_records(stream: IO[bytes], encoding: str) -> Iterator[object]:
         yield from _listed_objects(text)
     else:
         raise ValueError(f"expected a list of objects, or an object per line, got {text.ahead()}")
-    if text.next_character():
-        remedy = ""
-        if text.ahead()[1] == "{":
-            remedy = "; write objects one after another as lines, with `jq -c .`"
+    if following := text.next_character():
+        remedy = "; write objects one after another as lines, with `jq -c .`" * (following == "{")
         raise ValueError(f"expected the end of the file after the last bracket, got {text.ahead()}{remedy}")
 
 
-def _listed_objects(text: _JsonText) -> Iterator[object]:
+def _listed_objects(text: "_JsonText") -> Iterator[object]:
     """Yields the objects of the only list of objects in an object."""
     text.expect("{")
     keys: list[object] = []

@@ -16,13 +16,11 @@ _BINARY = {
     "marc": rb"\d{5}[a-z]{2}..[ a]22",
     "other": rb"\$HDT|\x89HDF|\x93NUMPY|%PDF|ORC|Obj\x01|\{\\rtf",
 }
-_CSV_SUFFIXES = (".csv", ".tsv", ".tab")
 _KINDS = {  # by suffix, if the content does not tell
     **{".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".nt": "ntriples", ".nq": "ntriples"},
     **dict.fromkeys((".ttl", ".trig", ".n3"), "turtle"),
     **dict.fromkeys((".yaml", ".yml"), "yaml"),
 }
-_JSON = re.compile(r"[\[{][\s\[{]*\"")
 _MARKDOWN = r"(?:\+[+-]+\r?\n)?(?=[^\n\w]*\w)(?=[^\n|]*\|)[^\n]*\n(?=[^\n]*(?:---|:-|-:))[ |:+-]+\r?\n"
 _COMMENTS = r"(?:\s*\#.*\n)*\s*"
 # Of PubMed, RIS, EndNote and Web of Science; of MARC and PICA as text; BibTeX; two relations of terms in a thesaurus.
@@ -116,12 +114,16 @@ def see_binary(head: bytes) -> str:
 
 def see_kind(text: str, suffix: str) -> str:
     """Returns the kind of a text without white space before it."""
-    is_csv = suffix in _CSV_SUFFIXES
+    is_csv = suffix in (".csv", ".tsv", ".tab")
     kind = next(
         (kind for kind, start in _STARTS if (is_csv or start) and re.match(start, text)),
         _KINDS.get(suffix, "text"),
     )
-    if _KINDS.get(suffix) == "turtle" and kind in ("object", "json", "ntriples") and not _JSON.match(text):
+    if (
+        _KINDS.get(suffix) == "turtle"
+        and kind in ("object", "json", "ntriples")
+        and not re.match(r"[\[{][\s\[{]*\"", text)
+    ):
         return "turtle"
     if kind != "object":
         return kind

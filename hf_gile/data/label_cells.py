@@ -11,15 +11,21 @@ from reprlib import repr as shortened
 from typing import Any
 
 from .json_text import parse_text
-from .schema import BLOCK, as_list, clean_label, clean_text, decode_entities, plain_text
+from .schema import (
+    BLOCK,
+    NO_TEXT,
+    SPREADSHEET_ERRORS,
+    as_list,
+    clean_label,
+    clean_text,
+    decode_entities,
+    plain_text,
+)
 
 MISSING = {
-    "nan", "NaN", "NaT", "None", "null", "NULL", "Null", "nil", "NIL",
-    "undefined", "NA", "N/A", "n/a", "N.A.", "\\N", "n.a.", "N.A",
-    "Nil", "#N/A", "#NA", "#NV", "#VALUE!", "#WERT!", "#REF!",
-    "#DIV/0!", "#NAME?", "#NUM!", "#NULL!", "(null)", "(blank)",
-    "(none)", "(leer)", "(vide)", "<none>", "<NA>", "-", "--", "\u2013",
-    "\u2014", ".", "?", "character(0)", "logical(0)", "integer(0)",
+    *NO_TEXT, *SPREADSHEET_ERRORS, "NaT", "None", "null", "Null", "nil", "NIL", "Nil",
+    "undefined", "NA", "N/A", "n/a", "N.A.", "n.a.", "N.A", "(null)", "(blank)", "(none)", "(leer)", "(vide)",
+    "<none>", "-", "--", "\u2013", "\u2014", ".", "?", "character(0)", "logical(0)", "integer(0)",
 }  # fmt: skip
 """How programs and people write a cell without a value, which may be in brackets. A word such as "none" is a label."""
 

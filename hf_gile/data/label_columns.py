@@ -10,8 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain
-from os.path import commonprefix
+from itertools import chain, repeat
 from reprlib import repr as shortened
 from typing import Any, NamedTuple
 
@@ -37,28 +36,26 @@ from .label_numbers import (
     class_name,
     have_positions,
     is_flag,
+    name_flags,
     named_classes,
-    other_flag_columns,
     read_flag,
     refuse_rows,
 )
-from .schema import BLOCK, Row, as_list, clean_label
+from .schema import BLOCK, Row, as_list
 
 SAMPLE = 2000
 """Number of rows from which the form of labels is seen."""
 
 _KEYS = (  # of objects, in order of preference
     "name", "label", "title", "display_name", "displayName", "classname", "tag", "term",
-    "prefLabel", "descriptor", "topic", "subject", "keyword", "heading",
-    "id", "@id", "ui", "code", "uri", "value", "choices",
+    "prefLabel", "descriptor", "topic", "subject", "keyword", "heading", "id", "@id", "ui",
+    "code", "uri", "value", "choices",
 )  # fmt: skip
-_SCORES = ("score", "confidence", "probability")
-_MOST_TEXTS = 1 << 16  # that are remembered
 _MOST_PIECES = 8  # of a label that contains the separator
 _CODE = re.compile(  # digits, and no three letters in a row
     r"(?=.*\d)(?!.*[^\W\d_]{3}).*|(label|class|category|cluster|topic)[ _-]?\d+", re.DOTALL | re.IGNORECASE
 )
-_ZEROS = {"0", "0.0", "-1"}
+_ZEROS = ("0", "0.0", "-1")
 _NOTHING = re.compile(
     r"\W*(none|na|nothing|no (label|genre|tag|topic|category|keyword)\w*( \w+)?|unlabell?ed|unknown|missing"
     r"|not applicable|keine?s?|k\. ?a\.|n\.v\.|nicht zutreffend|unbekannt|aucune?|ninguno)\W*",
@@ -68,9 +65,6 @@ _NOTHING = re.compile(
 _QUOTED = re.compile(
     r"""\A\s*(?:(["'])([^"']*)\1|[\u201c\u201e\xab]\s*([^\u201c-\u201e\xab\xbb]*)[\u201c\u201d\xbb])\s*\Z"""
 )
-# Of columns, up to a sign before a word. A point or a slash after a single letter is of an abbreviation.
-_PREFIX = re.compile(r".*(?:[_:=\[]|(?<=[^\W\d_]\w)(?:/|\.(?!.*[\s.])))", re.DOTALL)
-_NEGATION = re.compile(r"(?:\b|_)(no|non|not|without)(?:\b|_)", re.IGNORECASE)
 
 
 class LabelColumn(NamedTuple):
@@ -109,28 +103,15 @@ class LabelColumn(NamedTuple):
         if self.form == "flags":
             named = zip(self.columns, self.names[0], strict=True)
             return list(dict.fromkeys(name for column, name in named if read_flag(row.get(column), column)))
-        labels: dict[str, None] = {}
-        for number, column in enumerate(self.columns):
-            if row.get(column) is None:
-                continue
-            items = self.items(row[column], column)
-            names = self.names[number] if self.names else ()
-            if names or self.form == "shares":
-                present = [item for item in items if not self.is_absent(item)]
-                labels |= dict.fromkeys(self._read_numbers(present, column, names))
-                continue
-            labels |= dict.fromkeys(self._read_item(item, column) for item in items)
-        labels.pop("", None)
-        return list(labels)
+        labels = map(self._read_cell, map(row.get, self.columns), self.columns, self.names or repeat(()))
+        return [*filter(None, dict.fromkeys(chain.from_iterable(labels)))]
 
-    def _read_item(self, item: Any, column: str) -> str:
-        """Returns the label of an item; empty for one that stands for none."""
-        if not isinstance(item, str):
-            return "" if is_missing(item) else clean_id(item, f"a label in {column}")
-        return _label_of((self.whole and whole_number(item)) or item, self.literal, column)
-
-    def _read_numbers(self, items: Sequence[Any], column: str, names: Sequence[str]) -> Iterable[str]:
-        """Returns the labels that numbers stand for: shares by label, by position, or classes."""
+    def _read_cell(self, cell: Any, column: str, names: Sequence[str]) -> Iterable[str]:
+        """Returns the labels of a cell, some of which may be empty; numbers stand for the `names` of classes."""
+        items = self.items(cell, column)
+        if not names and self.form != "shares":
+            return (self._read_item(item, column) for item in items)
+        items = [item for item in items if not self.is_absent(item)]
         if self.form == "shares":
             shares = items[0].items() if items and isinstance(items[0], Mapping) else ()
             return (name for name, share in shares if read_flag(share, name))
@@ -139,6 +120,12 @@ class LabelColumn(NamedTuple):
         if items and len(items) != len(names):
             raise ValueError(f"{column} must have {len(names)} numbers, got {shortened(items)}")
         return (name for name, share in zip(names, items, strict=False) if read_flag(share, name))
+
+    def _read_item(self, item: Any, column: str) -> str:
+        """Returns the label of an item; empty for one that stands for none."""
+        if not isinstance(item, str):
+            return "" if is_missing(item) else clean_id(item, f"a label in {column}")
+        return _label_of((self.whole and whole_number(item)) or item, self.literal, column)
 
     def items(self, value: Any, column: str) -> Sequence[Any]:
         """Splits a cell into the values of its labels, some of which may be missing."""
@@ -179,7 +166,10 @@ class LabelColumn(NamedTuple):
             pieces = re.split(rf'{re.escape(usual)}(?=(?:[^"]*"[^"]*")*[^"]*\Z)', item)
         elif self.compound:
             pieces = _join_known(pieces, usual, self.compound)
-        return _without_bullets(pieces) if usual == "\n" else pieces
+        if usual == "\n":  # of which each may have a bullet, or a number from 1
+            lines = enumerate(filter(None, map(str.strip, pieces)), 1)
+            pieces = [re.sub(rf"^([*\u2022\u00b7\u2013-]|{number}[.)])\s+", "", line) for number, line in lines]
+        return pieces
 
 
 def _join_known(pieces: Sequence[str], sign: str, compound: Sequence[str]) -> list[str]:
@@ -203,13 +193,7 @@ def _join_known(pieces: Sequence[str], sign: str, compound: Sequence[str]) -> li
     return labels
 
 
-def _without_bullets(lines: Sequence[str]) -> list[str]:
-    """Returns the lines of a list without bullets, or numbers from 1."""
-    items = enumerate(filter(None, map(str.strip, lines)), 1)
-    return [re.sub(rf"^([*\u2022\u00b7\u2013-]|{number}[.)])\s+", "", item) for number, item in items]
-
-
-@lru_cache(_MOST_TEXTS)
+@lru_cache(1 << 16)
 def _label_of(text: str, literal: tuple[str, ...], column: str) -> str:
     """Returns the label of a text, since texts recur; empty for a text that stands for none."""
     is_absent = is_missing(text) and text.strip() not in literal
@@ -240,16 +224,16 @@ def see(
     known = frozenset(known)
     literal = sorted(MISSING if separator == "none" else MISSING & known)
     form = LabelColumn(tuple(columns), literal=tuple(literal))
-    cells = [row[column] for row in rows for column in columns if not form.is_absent(row.get(column))]
     title = f"label column{'s' * (len(columns) > 1)} {', '.join(map(repr, columns[:9]))}"
-    alone = [[row[column] for row in rows if not form.is_absent(row.get(column))] for column in columns]
-    if len(columns) > 1 and cells and all(map(are_flags, filter(None, alone))):
-        return _see_flags(form, rows, known, separator, title)
+    by_column = [[cell for row in rows if not form.is_absent(cell := row.get(column))] for column in columns]
+    if len(columns) > 1 and any(by_column) and all(map(are_flags, filter(None, by_column))):
+        flags, description = name_flags(rows, columns, separator, known)
+        return _noted(form._replace(form="flags", names=(flags,)), f"{title}: {description}", "--labels", rows)
     if classes:
         form = form._replace(names=tuple(tuple(classes.get(column, ())) for column in columns))
     elif separator is None:
-        refuse_rows(rows, columns, title, known)
-    cells = list(map(plain_cell, cells))
+        refuse_rows(rows, columns, by_column, title, known)
+    cells = [*map(plain_cell, chain.from_iterable(by_column))]
     texts = [cell for cell in cells if isinstance(cell, str)]
     if separator not in (None, "none", "json"):
         signs = _signs(str(separator), texts)
@@ -272,8 +256,7 @@ def see(
             form = form._replace(form="positions", names=(positions,) * len(columns))
             return _noted(form, f"{title}: lists of zeros and ones for the labels of --label_file", "--labels", rows)
     if any(map(any, lists)) and all(map(are_shares, lists)):
-        form = form._replace(form="shares")
-        return _noted(form, f"{title}: numbers from 0 to 1 by label", "--separator", rows)
+        return _noted(form._replace(form="shares"), f"{title}: numbers from 0 to 1 by label", "--separator", rows)
     if key := _key(lists, title, known):
         form = form._replace(key=key)
         lists = _present(form, cells, title)
@@ -297,31 +280,6 @@ def see(
         remedy = f"replace {sign!r} by {separator!r}" if sign.strip(", ").isalpha() else flag
         description += f" (if {next(piece for piece in pieces if sign in piece)!r} is several labels, {remedy})"
     return _noted(form, description, "--separator", rows)
-
-
-def _see_flags(
-    form: LabelColumn, rows: Sequence[Row], known: frozenset[str], separator: str | None, title: str
-) -> LabelColumn:
-    """Names labels by columns, without a prefix of all columns, as of `pandas.get_dummies`, unless it has a meaning."""
-    columns = form.columns
-    prefix = (_PREFIX.match(commonprefix(columns)) or [""])[0]  # noqa: RUF071 - of characters
-    end = next((pair[1] for pair in ("()", "[]") if prefix.count(pair[0]) > prefix.count(pair[1])), "")
-    whole = tuple(map(clean_label, columns))
-    names = tuple(clean_label(column.removeprefix(prefix).removesuffix(end)) for column in columns)
-    are_foreign = known.isdisjoint(names) if known else all(map(str.isdecimal, names))
-    is_open = not all(column.endswith(end) for column in columns)
-    if separator is not None or "" in names or is_open or are_foreign or _NEGATION.search(prefix):
-        names = whole
-    more = ""
-    if names != whole:
-        more = f", without their prefix {prefix!r} (--separator none keeps it)"
-    if others := other_flag_columns(rows, columns):
-        shown = ", ".join(map(repr, others[:5]))
-        if len(others) > 5:
-            shown += ", ..."
-        more += f" (left out, though from 0 to 1 too: {shown})"
-    form = form._replace(form="flags", names=(names,))
-    return _noted(form, f"{title}: a column of zeros and ones a label{more}", "--labels", rows)
 
 
 def _present(form: LabelColumn, cells: Sequence[Any], title: str) -> list[list[Any]]:
@@ -364,19 +322,19 @@ def _unreadable(form: LabelColumn, items: Sequence[Any], known: Collection[str])
     """Says that a model cannot read labels, if they are yes and no, or codes, and no names are known."""
     if known or form.names:
         return ""
-    if are_flags(items) and len(set(items)) < 3:
-        kind = "yes and no"
-    elif items and all(_CODE.fullmatch(str(item)) for item in items):
-        kind = "codes"
-    else:
-        return ""
-    return f"; a model cannot read the meaning of {kind}: name them with --label_file"
+    kinds = {
+        "yes and no": are_flags(items) and len(set(items)) < 3,
+        "codes": bool(items) and all(_CODE.fullmatch(str(item)) for item in items),
+    }
+    kind = next(filter(kinds.get, kinds), "")
+    return f"; a model cannot read the meaning of {kind}: name them with --label_file" * bool(kind)
 
 
 def _note_scores(cells: Iterable[Any]) -> str:
     """Says that scores of objects are not read, if they differ."""
     objects = [item for cell in cells for item in as_list(cell) if isinstance(item, Mapping)]
-    scores = [key for key in _SCORES if len({str(item[key]) for item in objects if is_flag(item.get(key))}) > 1]
+    keys = ("score", "confidence", "probability")
+    scores = [key for key in keys if len({str(item[key]) for item in objects if is_flag(item.get(key))}) > 1]
     return "".join(f"; their {key!r} is not read: leave out labels with a low one" for key in scores)
 
 
@@ -416,15 +374,17 @@ def _key(lists: Sequence[Sequence[Any]], title: str, known: Collection[str]) -> 
 
 def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Row]) -> LabelColumn:
     """Adds a line with two examples."""
-    examples: dict[str, None] = {}
     texts = [str(row[name]).strip() for row in rows for name in form.columns if isinstance(row.get(name), str)]
-    missing = [text for text in texts if text and form.is_absent(text)]
-    have_words = any(number_of(text) is None for text in texts)
-    none = [
-        text
-        for text in texts
-        if (_NOTHING.fullmatch(text) or (have_words and text in _ZEROS)) and not form.is_absent(text)
-    ]
+    notes = [description]
+    if form.form == "plain":
+        missing = [text for text in texts if text and form.is_absent(text)]
+        have_words = any(number_of(text) is None for text in texts)
+        nothing = [text for text in texts if _NOTHING.fullmatch(text) or (have_words and text in _ZEROS)]
+        words = [text for text in nothing if not form.is_absent(text)]
+        notes += [f"{text!r} is no label" for text in missing[:1]]
+        notes += [f"{text!r} is a label: leave cells empty where a document has none" for text in words[:1]]
+    notes += filter(None, [note_changed(texts)])
+    examples: dict[str, None] = {}
     for row in rows:
         try:
             labels = form.read(row)
@@ -435,10 +395,5 @@ def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Row]) 
         if len(examples) == 2:
             break
     shown = " and ".join(repr(example if len(example) <= 99 else f"{example[:99]}...") for example in examples)
-    if missing and form.form == "plain":
-        description += f"; {missing[0]!r} is no label"
-    if none and form.form == "plain":
-        description += f"; {none[0]!r} is a label: leave cells empty where a document has none"
-    if changed := note_changed(texts):
-        description += f"; {changed}"
-    return form._replace(note=f"{description}{f', such as {shown}' if shown else ''} ({flag} overrules)")
+    such = f", such as {shown}" * bool(shown)
+    return form._replace(note=f"{'; '.join(notes)}{such} ({flag} overrules)")

@@ -20,12 +20,8 @@ _IF_TABLE = (
     "if it is a table, name its columns in a first line, such as id and name, or choose those named there "
     "with --label_id and --label_name"
 )
-_LISTED = "has a number, a bullet, quotes or other signs"
-_LEAVE_OUT = "leave them out, or write a table with the columns id and name"
 _INDENTED = "lines are indented, as of a tree: parents are read from a table with a column broader"
 _ON_EACH_LINE = "a text has a label on each line"
-_KEYS = ("id2label", "label2id", "names", "labels")
-_CONTROL = re.compile("[\0-\b\x0e-\x1f\x7f]")
 # Also rules, lines of trees, code, settings, cells of CSV, and figures of a report.
 _BULLET = re.compile(
     r"(--?|[*\u2022\u2013\u2014])\s|[-=*_~+ ]{3,}$|[\u2502\u251c\u2514]"
@@ -33,7 +29,6 @@ _BULLET = re.compile(
     r'|msg(id|str) "|[\w.-]+ ?= ?"[^"]*"$|.*\s\d*\.\d+\s+[\d.]+$'
 )
 _SEVERAL = re.compile(r"""(?:.*([,;|]).*\1|[\[({]\s*["'].*[\])}]$)""")
-_QUOTED = re.compile(r"""(["']).*\1,?$""")
 # A code that numbers a name: not a number in a name such as "2 stars" and "0-17"; or a number after a name.
 _NUMBERED = [
     re.compile(
@@ -104,7 +99,7 @@ def _read_lines(file: Path, form: Format, report: ReadReport) -> dict[str, str]:
     if 0 < len(ids) == len(pairs) and _count_lines(ids):
         return {pair[1]: clean_label(decode_entities(pair[2])) for pair in pairs if pair}
     for where, _, row in rows:
-        if _CONTROL.search(row["text"]):
+        if re.search("[\0-\b\x0e-\x1f\x7f]", row["text"]):
             raise ValueError(f"{where} has a control character: the file is neither a text nor of another known format")
         for line in row["text"].splitlines():  # also at line breaks of other systems
             name = clean_label(decode_entities(line)).removeprefix("__label__")  # of fastText
@@ -130,16 +125,19 @@ def _read_lines(file: Path, form: Format, report: ReadReport) -> dict[str, str]:
 
 def _describe_problem(names: Sequence[str]) -> str:
     """Says why lines are no names of labels; empty if they are."""
-    if bullets := [name for name in names if _BULLET.match(name)]:
-        return f"a line {_LISTED}, such as {bullets[0]!r}: {_LEAVE_OUT}"
     if not names:
         return "no line has a label"
+    listed = [name for name in names if _BULLET.match(name)]
+    if len(names) > 1:
+        listed += [name for pattern in _NUMBERED for name in _numbered(pattern, names)]
+        listed += names if all(re.match(r"""(["']).*\1,?$""", name) for name in names) else []
+    if listed:
+        return (
+            f"a line has a number, a bullet, quotes or other signs, such as {listed[0]!r}: "
+            "leave them out, or write a table with the columns id and name"
+        )
     if len(names) == 1:
         return f"a line has several labels, such as {names[0]!r}; {_ON_EACH_LINE}" if _SEVERAL.match(names[0]) else ""
-    patterns = [pattern for pattern in _NUMBERED if _are_numbered(pattern, names)]
-    numbered = [name for pattern in patterns for name in names if pattern.fullmatch(name)]
-    if numbered or all(map(_QUOTED.match, names)):
-        return f"a line {_LISTED}, such as {(numbered or names)[0]!r}: {_LEAVE_OUT}"
     for sign in ";|=":
         if all(sign in name for name in names):
             return f"each line has {sign!r}, such as {names[0]!r}; {_IF_TABLE}"
@@ -148,19 +146,17 @@ def _describe_problem(names: Sequence[str]) -> str:
     return ""
 
 
-def _are_numbered(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
-    """Checks whether most lines have a number of their own, and most of these another name; or all lines a count.
+def _numbered(pattern: re.Pattern[str], names: Sequence[str]) -> list[str]:
+    """Returns the lines with a number, if most have another number, and most of these another name; or all a count.
 
     Lines around those of a code book have none, such as "value topic" and "names:".
     """
-    pairs = [(match["number"], match["name"]) for match in map(pattern.fullmatch, names) if match]
-    if len({name for number, name in pairs if number.isdecimal()}) == len(names):
-        return True
-    numbers = dict(pairs)
-    share = 0.8
-    if len(numbers) > 2 and _count_lines(list(numbers)):
-        share = 0.5
-    return len(numbers) >= share * len(names) and len({*numbers.values()}) > 0.7 * len(numbers)
+    matches = [match for match in map(pattern.fullmatch, names) if match]
+    counted = {match["name"] for match in matches if match["number"].isdecimal()}
+    numbers = {match["number"]: match["name"] for match in matches}
+    share = 0.5 if len(numbers) > 2 and _count_lines(list(numbers)) else 0.8
+    are_most = len(numbers) >= share * len(names) and len({*numbers.values()}) > 0.7 * len(numbers)
+    return [match[0] for match in matches] if are_most or len(counted) == len(names) else []
 
 
 def _count_lines(numbers: list[str]) -> bool:
@@ -176,7 +172,14 @@ def _read_json(file: Path) -> dict[str, str]:
     check_parts(text)
     names = parse_text(json.loads, text)
     if isinstance(names, dict):
-        names = next((names[key] for key in _KEYS if isinstance(names.get(key), list | dict)), names)
+        names = next(
+            (
+                names[key]
+                for key in ("id2label", "label2id", "names", "labels")
+                if isinstance(names.get(key), list | dict)
+            ),
+            names,
+        )
     if isinstance(names, list):
         names = {clean_label(decode_entities(str(name))): name for name in names}
     elif isinstance(names, dict) and {*map(repr, names.values())} == {*map(repr, range(len(names)))}:

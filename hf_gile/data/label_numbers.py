@@ -5,11 +5,12 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Container, Mapping, Sequence
 from numbers import Real
+from os.path import commonprefix
 from reprlib import repr as shortened
 from typing import Any
 
 from .label_cells import is_missing, number_of
-from .schema import Row
+from .schema import Row, clean_label
 
 FEW = 10
 """Number of rows, below which nothing follows from what they have in common."""
@@ -39,7 +40,9 @@ _COMMA = re.compile(r"^([01]),(?=\d+$)")  # of decimals in much of Europe
 _COUNTED = re.compile(
     r"(.*[_ ])?(id|idx|index|k?folds?|split)|unnamed.*|row|(is_)?(train|test|val|valid|validation|dev)", re.IGNORECASE
 )
-_DECIDING = "0", "1", "0.0", "1.0", "false", "true"
+# Of columns, up to a sign before a word. A point or a slash after a single letter is of an abbreviation.
+_PREFIX = re.compile(r".*(?:[_:=\[]|(?<=[^\W\d_]\w)(?:/|\.(?!.*[\s.])))", re.DOTALL)
+_NEGATION = re.compile(r"(?:\b|_)(no|non|not|without)(?:\b|_)", re.IGNORECASE)
 
 
 def are_flags(cells: Collection[Any]) -> bool:
@@ -164,9 +167,29 @@ def flag_columns(
     return flags
 
 
-def other_flag_columns(rows: Sequence[Row], columns: Collection[str]) -> list[str]:
-    """Returns the columns of a table, beside these, that have numbers from 0 to 1 as well."""
-    return [column for column in rows[0] if column and column not in columns and are_flags(_cells(rows, column))]
+def name_flags(
+    rows: Sequence[Row], columns: Sequence[str], separator: str | None, known: Collection[str]
+) -> tuple[tuple[str, ...], str]:
+    """Returns the labels of columns of zeros and ones, and a description.
+
+    A prefix of all columns, as of `pandas.get_dummies`, is no part of a label, unless it has a meaning.
+    """
+    prefix = (_PREFIX.match(commonprefix(columns)) or [""])[0]  # noqa: RUF071 - of characters
+    end = next((pair[1] for pair in ("()", "[]") if prefix.count(pair[0]) > prefix.count(pair[1])), "")
+    whole = tuple(map(clean_label, columns))
+    names = tuple(clean_label(column.removeprefix(prefix).removesuffix(end)) for column in columns)
+    are_foreign = set(known).isdisjoint(names) if known else all(map(str.isdecimal, names))
+    is_open = not all(column.endswith(end) for column in columns)
+    if separator is not None or "" in names or is_open or are_foreign or _NEGATION.search(prefix):
+        names = whole
+    description = "a column of zeros and ones a label"
+    if names != whole:
+        description += f", without their prefix {prefix!r} (--separator none keeps it)"
+    others = rows[0].keys() - {"", *columns}
+    if left_out := [repr(column) for column in rows[0] if column in others and are_flags(_cells(rows, column))]:
+        shown = ", ".join(left_out[:5]) + ", ..." * (len(left_out) > 5)
+        description += f" (left out, though from 0 to 1 too: {shown})"
+    return names, description
 
 
 def _flags(rows: Sequence[Row], others: Collection[str], known: Collection[str]) -> list[str]:
@@ -216,17 +239,21 @@ def _cells(rows: Sequence[Row], column: str) -> list[Any]:
 def refuse_rows(
     rows: Sequence[Row],
     columns: Sequence[str],
+    cells: Sequence[Sequence[Any]],
     title: str,
     known: Container[str],
 ) -> None:
-    """Refuses rejected rows, a lone column of zeros and ones beside others, and columns that only look like these."""
+    """Refuses rejected rows, a lone column of zeros and ones beside others, and columns that only look like these.
+
+    The cells of each column are those with a value.
+    """
     if any("_input_hash" in row and row.get("answer") in ("reject", "ignore") for row in rows):
         raise ValueError("rows whose answer is reject or ignore, as of Prodigy, have other labels: leave them out")
-    words = [{str(cell).strip().lower() for cell in cells} for column in columns if (cells := _cells(rows, column))]
+    words = [{str(cell).strip().lower() for cell in column} for column in cells if column]
     seen = sorted(set().union(*words))
     if len(columns) == 1:
         flags = _flags(rows, (), ())
-        if columns[0] in flags and set(seen).issubset(_DECIDING):
+        if columns[0] in flags and set(seen) <= {"0", "1", "0.0", "1.0", "false", "true"}:
             raise ValueError(
                 f"{title} has zeros and ones, and so have other columns, so each may be a label: pass --labels "
                 f"{' '.join(map(shlex.quote, flags))}, or --separator none if 0 and 1 are the labels"

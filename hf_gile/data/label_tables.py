@@ -15,11 +15,20 @@ from typing import Any, NamedTuple
 from ..models.labels_gile import Label, LabelSet
 from ..writing import unescape_formula
 from .homonyms import make_labels
-from .label_cells import MISSING, are_lists, is_missing, note_changed, parse_list, whole_number
+from .label_cells import are_lists, is_missing, note_changed, parse_list, whole_number
 from .label_names import note_header, read_names
 from .loading import Piece
 from .report import LeaveOut, ReadReport
-from .schema import NO_TEXT, Row, as_list, clean_label, clean_text, document_id, plain_text
+from .schema import (
+    NO_TEXT,
+    SPREADSHEET_ERRORS,
+    Row,
+    as_list,
+    clean_label,
+    clean_text,
+    document_id,
+    plain_text,
+)
 from .sniffing import Format
 from .table_files import describe_missing_column, read_rows
 
@@ -130,8 +139,7 @@ def _read_markup(rows: Sequence[dict[str, Any]], chosen: Columns) -> None:
     """Replaces markup, signs around ids, and errors of spreadsheets."""
     columns = {"synonyms", "broader", "description", "definition", *chosen.required()}
     for row in rows:
-        for column in row.keys() & columns:
-            row[column] = _plain_cell(row[column])
+        row.update({column: _plain_cell(row[column]) for column in row.keys() & columns})
 
 
 def _plain_cell(cell: Any) -> Any:
@@ -168,8 +176,8 @@ def _read_label(
     """Returns the label of a row, and its other names."""
     clean = str.strip if _WRITTEN.issubset(row) else clean_label
     label_id = clean(document_id(_value_of(row.get(chosen.id), ("value", *_ID_KEYS)), chosen.id))  # also of SPARQL
-    names = [clean("".join(_texts(row, [column], languages)[:1])) for column in chosen.name]
-    names = list(filter(None, names))
+    firsts = (clean("".join(_texts(row, [column], languages)[:1])) for column in chosen.name)
+    names = [*filter(None, firsts)]
     if not names and any(isinstance(row.get(column), Mapping | list) for column in chosen.name):
         raise LeaveOut(f"without a name in {' or '.join(languages)}", label_id)
     if not names:
@@ -188,7 +196,8 @@ def _read_label(
 def _refuse_nested(file: Path, rows: Sequence[Row], chosen: Columns, unread: Iterable[str]) -> None:
     """Refuses trees, whose rows have a column of further labels."""
     ids = {str(row.get(chosen.id)) for row in rows}
-    for column in filter(_CHILDREN.fullmatch, unread):
+    children = re.compile(r"child(ren)?|narrower|sub\w*|nodes|items|members", re.IGNORECASE)
+    for column in filter(children.fullmatch, unread):
         items = [item for row in rows if isinstance(row.get(column), list) for item in row[column]]
         labels = [item for item in items if isinstance(item, Mapping) and chosen.name[0] in item]
         if any(str(label.get(chosen.id)) not in ids for label in labels):
@@ -209,9 +218,9 @@ def _choose_columns(
     unread = {column: "" for column in existing if column not in chosen.required()}
     is_saved = _SAVED.issuperset(existing) and not (chosen.description or chosen.synonyms)
     candidates = [field for field in (_FIELDS if is_saved else ["broader"]) if field in unread]
-    descriptions = [column for column in ("description", "definition") if column in unread]
-    if chosen.description is not None:
-        descriptions = []
+    descriptions = [
+        column for column in ("description", "definition") if column in unread and chosen.description is None
+    ]
     for column in candidates + descriptions:
         parse = _FIELDS.get(column, _parse_names)
         unread[column] = next((shortened(row[column]) for row in rows if not _can_parse(parse, row.get(column))), "")
@@ -333,8 +342,7 @@ _FIELDS: dict[str, Callable[[object], Any]] = {
 # Columns of the label files that hf_gile writes.
 _WRITTEN = {"id", "name", "description", "language", "seen", "count"}
 _SAVED = {*_FIELDS, "id", "name", "description"}
-_ERRORS = NO_TEXT | {word for word in MISSING if word.startswith("#")}  # of spreadsheets
-_CHILDREN = re.compile(r"child(ren)?|narrower|sub\w*|nodes|items|members", re.IGNORECASE)
+_ERRORS = NO_TEXT | SPREADSHEET_ERRORS
 _ID_KEYS = ("id", "uri", "@id", "ui", "code", "notation")
 # A text of Excel, an address of RDF, or a text in typographic or French quotes.
 _ENCLOSED = re.compile(

@@ -1,7 +1,5 @@
 """Builds datasets from readers, cached on disk or streamed, in one or several processes."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,14 +23,13 @@ class Piece(NamedTuple):
     stop: int | None = None
 
 
-_ERROR = "error.txt"
 Reader = Callable[[Piece, ReadReport], Iterator[dict[str, Any]]]
 
 
 def load_pieces(
     read: Reader,
-    pieces: Sequence[Piece],
-    features: Callable[[], Features],
+    pieces: list[Piece],
+    features: "Callable[[], Features]",
     *,
     key: Sequence[object],
     report: ReadReport,
@@ -40,7 +37,7 @@ def load_pieces(
     streaming: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
     piece_reports: list[ReadReport] | None = None,
-) -> Dataset | IterableDataset:
+) -> "Dataset | IterableDataset":
     """Reads the pieces of files into a dataset, whose rows are in the order of the pieces.
 
     The dataset is memory-mapped and cached. The files are read again when the size or modification time of a file
@@ -66,9 +63,8 @@ def load_pieces(
     """
     with needs_extra("data", "loading a dataset"):
         import datasets
-    from .row_batches import RowBatches
+    from .row_batches import ReadError, RowBatches
 
-    pieces = list(pieces)
     if streaming:
         return datasets.IterableDataset.from_generator(
             _read_rows, features=features(), gen_kwargs={"pieces": pieces, "read": read, "report": report}
@@ -87,12 +83,8 @@ def load_pieces(
         )
         builder.download_and_prepare(num_proc=min(num_proc, len(pieces)) if num_proc and num_proc > 1 else None)
         dataset = builder.as_dataset(split="train")
-    except datasets.exceptions.DatasetGenerationError:
-        if (folder / _ERROR).is_file():  # the error of another process is not passed on
-            message = (folder / _ERROR).read_text(encoding="utf-8")
-            (folder / _ERROR).unlink()
-            raise ValueError(message) from None
-        raise
+    except ReadError as error:
+        raise ValueError(str(error)) from None
     except ValueError as error:  # raised by datasets if there are no rows
         if "corresponds to no data" not in str(error):
             raise
@@ -117,7 +109,7 @@ def short_names(files: Sequence[Path]) -> dict[str, str]:
     return {str(file): file.relative_to(folder).as_posix() for file in files}
 
 
-def document_features() -> Features:
+def document_features() -> "Features":
     """Returns the features of a document: `id`, `text` and `labels`, a list of label ids."""
     from datasets import Features, List, Value
 
@@ -167,6 +159,8 @@ def _read_with_reports(
 ) -> Iterator[dict[str, Any]]:
     # Written by the generator, before datasets marks the cache as complete and under its lock, so that the reports
     # exist whenever the dataset does.
+    from .row_batches import ReadError
+
     for piece in (Piece(*piece) for piece in pieces):
         report = ReadReport(on_error)
         file = _report_file(Path(folder), piece)
@@ -174,8 +168,7 @@ def _read_with_reports(
         try:
             yield from read(piece, report)
         except ValueError as error:
-            (Path(folder) / _ERROR).write_text(str(error), encoding="utf-8")
-            raise
+            raise ReadError(str(error)) from error
         file.write_text(json.dumps(asdict(report)), encoding="utf-8")
 
 

@@ -41,8 +41,6 @@ are ignored:
 The first two are available from https://www.nlm.nih.gov/databases/download/mesh.html.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import defaultdict
@@ -53,14 +51,13 @@ from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any
 
 from ..models.labels_gile import Label, LabelSet
-from .files import open_binary
+from .files import open_binary, parse_xml
 from .homonyms import distinguish, join_descriptions
 from .loading import Piece
 from .report import ReadReport
 from .schema import Row, as_names, clean_text, plain_text
 from .sniffing import Requested, sniff
 from .table_files import Lines, read_lines, read_rows
-from .xml_records import parse_xml
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -69,8 +66,6 @@ DESCRIPTIONS = ("entry_terms", "scope_note", "tree_path")
 """Possible parts of the description of a descriptor."""
 
 _MAX_RECORD_LINES = 100_000
-_TREE_NUMBER = re.compile(r"[A-Z][0-9]+(\.[0-9]+)*")
-_SINGLE_KEYS = ("RECTYPE", "UI", "MH", "MS")
 
 
 @dataclass(frozen=True)
@@ -208,13 +203,13 @@ def load_mesh(
     return distinguish(labels, hints, report, str(path))
 
 
-def _iterate_xml(path: str | os.PathLike[str]) -> Iterator[tuple[str, _Element]]:
+def _iterate_xml(path: str | os.PathLike[str]) -> Iterator[tuple[str, "_Element"]]:
     with open_binary(path) as stream:
         for record in parse_xml(stream, "DescriptorRecord"):
             yield f"{path}: line {record.sourceline:,}", record
 
 
-def _parse_xml(record: _Element) -> Descriptor:
+def _parse_xml(record: "_Element") -> Descriptor:
     terms: dict[bool, list[str | None]] = {False: [], True: []}  # by whether they are permuted
     for term in record.iterfind("ConceptList/Concept/TermList/Term"):
         terms[term.get("IsPermutedTermYN") == "Y"].append(term.findtext("String"))
@@ -251,7 +246,7 @@ def _parse_ascii(record: list[tuple[int, str | ValueError]]) -> Descriptor | Non
         if not sign:
             raise ValueError(f"expected KEY = VALUE, got {shortened(line)} in line {number:,}")
         values[key.rstrip()].append(value.strip())
-    for key in _SINGLE_KEYS:
+    for key in ("RECTYPE", "UI", "MH", "MS"):
         if len(values[key]) > 1:
             raise ValueError(f"{key} occurs {len(values[key])} times: records may be merged")
     if values["RECTYPE"] not in ([], ["D"]):
@@ -301,7 +296,7 @@ def _make_descriptor(
     permuted_terms = [_clean_line(term, f"a permuted term of {ui}") for term in permuted]
     numbers = tuple(_clean_line(number, f"a tree number of {ui}") for number in tree_numbers)
     for number in numbers:
-        if not _TREE_NUMBER.fullmatch(number):
+        if not re.fullmatch(r"[A-Z][0-9]+(\.[0-9]+)*", number):
             raise ValueError(f"a tree number of {ui} must look like C14.280.434, got {number!r}")
     return Descriptor(
         ui,

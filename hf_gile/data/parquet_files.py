@@ -1,7 +1,5 @@
 """Reads Parquet files, in limited memory however small the file is."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -76,7 +74,7 @@ def _open_parquet(path: str) -> Any:
     return pyarrow.parquet.ParquetFile(path)
 
 
-def _open_shared(path: str, file: ParquetFile) -> ParquetFile:
+def _open_shared(path: str, file: "ParquetFile") -> "ParquetFile":
     """Opens a file such that a text is in memory once, however many rows share it."""
     from pyarrow.parquet import ParquetFile
 
@@ -85,7 +83,7 @@ def _open_shared(path: str, file: ParquetFile) -> ParquetFile:
     return ParquetFile(path, metadata=file.metadata, read_dictionary=texts)
 
 
-def _unpacked_group(group: RowGroupMetaData, path: str, limit: int) -> int:
+def _unpacked_group(group: "RowGroupMetaData", path: str, limit: int) -> int:
     """Returns the size in memory that a row group declares; refuses more than `limit`."""
     chunks = (group.column(number) for number in range(group.num_columns))
     # Lists have more values than rows.
@@ -96,7 +94,7 @@ def _unpacked_group(group: RowGroupMetaData, path: str, limit: int) -> int:
     return size
 
 
-def _unpacked_size(array: RecordBatch | Array) -> int:
+def _unpacked_size(array: "RecordBatch | Array") -> int:
     """Returns the size of a batch or an array in bytes, with each text as often as it occurs."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -114,7 +112,7 @@ def _unpacked_size(array: RecordBatch | Array) -> int:
     return max(_ITEM_BYTES * len(array), array.nbytes)
 
 
-def _batch_rows(batch: RecordBatch, size: int, schema: Schema) -> Iterator[object]:
+def _batch_rows(batch: "RecordBatch", size: int, schema: "Schema") -> Iterator[object]:
     """Returns the rows of a batch, one by one if they are long; an error instead of a row that is too long."""
     import pyarrow as pa
 

@@ -1,7 +1,5 @@
 """Splits documents into training, validation and test parts."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,9 +19,9 @@ _WITHOUT = ""  # stands for documents without labels, which are stratified like 
 
 
 def fill_parts(
-    parts: Mapping[str, Dataset],
+    parts: "Mapping[str, Dataset]",
     column: Literal["id", "text"] = "id",
-) -> dict[str, Dataset]:
+) -> "dict[str, Dataset]":
     """Splits missing parts of `PARTS`, a tenth each, off the training documents, stratified by label.
 
     Documents with the same text (or id), apart from white space, fall into the same part. Every label that has another

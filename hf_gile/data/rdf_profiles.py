@@ -114,13 +114,12 @@ _RETIRED = re.compile(
     r".*(deprecated|obsolete|withdrawn|retired|superseded|invalid|archaic|rejected|replaced|removed).*", re.IGNORECASE
 )
 _TRUE = re.compile(r"true|1|yes", re.IGNORECASE)
-_ANY = re.compile(".*")
 RETIRED = {
     "active": re.compile(r"false|0", re.IGNORECASE),
     **dict.fromkeys(("deprecated", "isDeprecated", "obsolete", "isObsolete"), _TRUE),
     **dict.fromkeys(("status", "hasStatus", "conceptStatus", "term_status"), _RETIRED),
     # IAO_0100001 is "term replaced by" of OBO.
-    **dict.fromkeys(("isReplacedBy", "replacedBy", "supersededBy", "IAO_0100001"), _ANY),
+    **dict.fromkeys(("isReplacedBy", "replacedBy", "supersededBy", "IAO_0100001"), re.compile(".*")),
 }
 """Values, by local name of a property, that say that a label is no longer to be used."""
 

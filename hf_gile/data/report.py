@@ -1,9 +1,8 @@
 """Reports of readers: what they skipped, and how they handle malformed input."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
@@ -11,7 +10,6 @@ T = TypeVar("T")
 _LONGEST = 1000  # maximum length of a message
 _FEW = 20
 _MOST_LEFT_OUT = 0.25  # share of at least this number of rows
-_REMEDIES = ('encoding="', ": no column ")  # of messages with a remedy
 # XMLSyntaxError of lxml is a SyntaxError and UnicodeDecodeError a ValueError. A plain OSError is not included: a
 # failing disk is not a malformed file and is never skipped.
 _DAMAGE = (ValueError, SyntaxError, EOFError, RecursionError)
@@ -80,10 +78,9 @@ class ReadReport:
         return line
 
     def _reasons(self) -> str:
-        """Lists what was left out, by reason."""
         return ", ".join(f"{reason} ({count:,})" for reason, count in self.left_out.items())
 
-    def add(self, other: ReadReport) -> None:
+    def add(self, other: "ReadReport") -> None:
         """Adds the counts of another report."""
         self.files += other.files
         self.records += other.records
@@ -92,9 +89,13 @@ class ReadReport:
         self.notes += [line for line in other.notes if line not in self.notes]
         self.ids_left_out |= other.ids_left_out
         for reason, count in other.left_out.items():
-            self.left_out[reason] = self.left_out.get(reason, 0) + count
-            examples = self.examples.setdefault(reason, [])
-            examples += other.examples.get(reason, [])[: 3 - len(examples)]
+            self.count(reason, count, other.examples.get(reason, []))
+
+    def count(self, reason: str, number: int, examples: Sequence[str] = ()) -> None:
+        """Counts what was left out for a reason; the first few examples of a reason are stored."""
+        self.left_out[reason] = self.left_out.get(reason, 0) + number
+        stored = self.examples.setdefault(reason, [])
+        stored += examples[: 3 - len(stored)]
 
     def leave_out(self, reason: str, what: str, id: str | None = None) -> None:
         """Counts well-formed input that is not usable under a reason; its location `what` is an example.
@@ -103,10 +104,7 @@ class ReadReport:
         """
         if id is not None:
             self.ids_left_out[id] = reason
-        self.left_out[reason] = self.left_out.get(reason, 0) + 1
-        examples = self.examples.setdefault(reason, [])
-        if len(examples) < 3:
-            examples.append(what)
+        self.count(reason, 1, [what])
 
     def note(self, line: str) -> None:
         """Adds a line about how the input was read, unless it is empty or was added before."""
@@ -118,7 +116,7 @@ class ReadReport:
         left_out = sum(self.left_out.values())
         total = self.records + left_out
         if self.on_error == "raise" and total >= _FEW and left_out > _MOST_LEFT_OUT * total:
-            first = next(iter(self.examples.values()), [""])[0]
+            first = next(chain.from_iterable(self.examples.values()), "")
             raise ValueError(
                 f"{left_out:,} of {total:,} rows would be left out: {self._reasons()}, first {first}; fix them, "
                 'or pass on_error="skip" to skip them'
@@ -134,7 +132,7 @@ class ReadReport:
         if self.on_error == "skip":
             self.leave_out(reason, message)
             return
-        if not any(remedy in message for remedy in _REMEDIES):
+        if not ('encoding="' in message or ": no column " in message):  # which say what to do
             message += '; fix it, or pass on_error="skip" to skip it'
         raise ValueError(message)
 

@@ -9,6 +9,10 @@ import datasets
 import pyarrow as pa
 
 
+class ReadError(datasets.exceptions.DatasetGenerationError):
+    """The error of a reader: datasets passes errors of this kind on, also from another process."""
+
+
 @dataclass
 class _Config(datasets.BuilderConfig):
     rows: Callable[..., Iterator[dict[str, Any]]] | None = None

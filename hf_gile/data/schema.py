@@ -13,8 +13,10 @@ Row = Mapping[str, Any]
 NO_TEXT = {"NULL", "\\N", "NaN", "nan", "<NA>"}
 """How programs write a cell without a text, which nobody writes as a text or a name."""
 
-# Also of R and of spreadsheets: a name may be NA, but hardly a text.
-_EMPTY = {"", *NO_TEXT, "NA", "#N/A", "#NAME?", "#NULL!", "#VALUE!", "#REF!", "#DIV/0!", "#NUM!", "(null)"}
+SPREADSHEET_ERRORS = {"#N/A", "#NA", "#NV", "#NAME?", "#NULL!", "#VALUE!", "#WERT!", "#REF!", "#DIV/0!", "#NUM!"}
+"""How spreadsheets write a cell whose formula has no result."""
+
+_EMPTY = {"", "NA", "(null)", *NO_TEXT, *SPREADSHEET_ERRORS}  # of texts; also of R: a name may be NA
 
 # Of words and directions; joiners have a meaning.
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
@@ -36,7 +38,10 @@ def clean_text(value: object, name: str) -> str:
     if value is None:
         return ""
     if isinstance(value, bytes):  # as some programs write texts to Parquet
-        value = value.decode()
+        try:
+            value = value.decode()
+        except UnicodeDecodeError:
+            raise ValueError(f"{name} is not UTF-8, got {shortened(value)}") from None
     if not isinstance(value, str):
         raise ValueError(f"{name} must be text, got {shortened(value)}")
     if "\0" in value:

@@ -4,8 +4,6 @@ Readers call `sniff` before anything else. `files.open_binary` decompresses, so 
 tabs may be named `.csv`, Turtle may be named `.rdf`, and JSON lines `.json`. What a user requests is never overruled.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import os
@@ -30,8 +28,6 @@ _MAX_ROWS = 200
 _ROW_TEXT = 1 << 16  # characters from which kind, delimiter, quotes and header are seen
 _MAX_TITLE = 20  # lines before the header
 _LONGEST_NAME = 60  # characters; a longer cell is not the name of a column
-_SEP_LINE = re.compile(r"sep=(.)\r?\n", re.IGNORECASE)
-_R_TABLE = re.compile(r'("[^"\n]*" )+"[^"\n]*"\r?\n')  # of write.table
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 # Lookaheads, since several repetitions of the same signs would take quadratic time.
 _RULE = re.compile(r"(?=[\s|+:=-]+\Z)(?s:.*(?:---|:-|-:).*)|\(\d+ rows?( affected)?\)")  # or the number of rows
@@ -41,7 +37,6 @@ _DESCRIBED = re.compile(  # a cell below the name of a column, as of Qualtrics, 
     re.DOTALL,
 )
 _FORCED = ("csv", "jsonl", "text")  # kinds that a caller may know
-_LINES = ("text", "lines")
 
 
 class Layout(TypedDict, total=False):
@@ -68,7 +63,7 @@ class Requested(NamedTuple):
     encoding: str | None = None
     columns: Sequence[str] = ()
 
-    def check(self) -> Requested:
+    def check(self) -> "Requested":
         """Returns the request with Python's name of the encoding.
 
         Raises:
@@ -97,8 +92,8 @@ class Format(NamedTuple):
 
     Args:
         kind: `"csv"` (any delimiter), `"jsonl"`, `"json"`, `"parquet"`, `"fasttext"`, `"mesh"` (in XML), `"ascii"` (of
-            MeSH), `"medline"`, other `"xml"`, `"turtle"`, `"ntriples"`, `"text"` (anything else), `"cr"` (a text of old
-            Macs, whose lines end with a carriage return), `"empty"`, or a key of `REFUSED`.
+            MeSH), `"medline"`, other `"xml"`, `"turtle"`, `"ntriples"`, `"text"` (anything else), `"empty"`, or a
+            key of `REFUSED`.
         encoding: Python's name of the encoding of a text, of which a byte order mark is no part.
         delimiter: Delimiter of cells.
         quote: Sign around cells; None if quotes are plain text.
@@ -197,8 +192,6 @@ def sniff_bytes(
         is_cut = len(head) >= SAMPLE or len(text) == _ROW_TEXT
         usual = "\t" if suffix in (".tsv", ".tab") else ","
         return _see_cells(Format(seen, encoding, note=note), text, is_cut, usual, requested, names)
-    if seen == "text" and kind in _LINES and "\r" in text and "\n" not in text:
-        seen = "cr"
     return Format(seen, encoding, note=note)
 
 
@@ -244,11 +237,11 @@ def _see_cells(
     skip = 0
     text = text if "\n" in text else text.replace("\r", "\n")  # of old Macs
     delimiters = [usual, *(sign for sign in _DELIMITERS if sign != usual)]
-    if sep := _SEP_LINE.match(text):
+    if sep := re.match(r"sep=(.)\r?\n", text, re.IGNORECASE):  # of Excel
         text = text[sep.end() :]
         skip = 1
         delimiters = [sep[1]]
-    if _R_TABLE.match(text):
+    if re.match(r'("[^"\n]*" )+"[^"\n]*"\r?\n', text):  # of write.table in R
         delimiters = [" "]
     if requested.delimiter is not None:
         delimiters = [requested.delimiter]
@@ -300,19 +293,17 @@ def _quotings(sign: str, requested: str | None, text: str) -> list[Format]:
     form = Format("csv", delimiter=sign)
     if requested is not None:
         return [form._replace(quote=None if requested == "none" else requested)]
-    delimiter = re.escape(sign)
-    forms = [form]
-    if '\\"' in text:
-        forms.append(form._replace(escape=True))
-    if re.search(rf'{delimiter} +"', text):
-        forms.append(form._replace(spaced=True))
-    if re.search(rf"(?:^|{delimiter})'[^\n]*'\r?(?:$|{delimiter})", text, re.MULTILINE):
-        forms.append(form._replace(quote="'"))
-    if re.search(rf"(?:^|{delimiter})[{CURLY}][^\n]*[{CURLY}]\r?(?:$|{delimiter})", text, re.MULTILINE):
-        forms.append(form._replace(quote=CURLY[0]))
+    cut = re.escape(sign)
+    patterns = (
+        (r'\\"', form._replace(escape=True)),
+        (rf'{cut} +"', form._replace(spaced=True)),
+        (rf"(?:^|{cut})'[^\n]*'\r?(?:$|{cut})", form._replace(quote="'")),
+        (rf"(?:^|{cut})[{CURLY}][^\n]*[{CURLY}]\r?(?:$|{cut})", form._replace(quote=CURLY[0])),
+    )
+    possible = [other for pattern, other in patterns if re.search(pattern, text, re.MULTILINE)]
     if sign == "\t":  # elsewhere, a lone quote is more likely a mistake
-        forms.append(form._replace(quote=None))
-    return forms
+        possible.append(form._replace(quote=None))
+    return [form, *possible]
 
 
 def _parse(text: str, is_cut: bool, form: Format) -> tuple[Format, list[list[str]], float]:

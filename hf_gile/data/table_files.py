@@ -34,14 +34,11 @@ _PIECE = 1 << 26
 _LINE_BYTES = 150  # of Python, for each line that waits for the end of its row
 _FIRST_ROWS = 1000
 _OBJECTS = Format("json")
+_OBJECT = '{"text": "On mice.", "labels": ["mice"]}'
 _NEAR = 0.75  # similarity of a column that is suggested: "txt" for "text", but not "intent"
 _WORDS = 2  # of most names of columns
-_BOM = "\ufeff"
-_OBJECT = '{"text": "On mice.", "labels": ["mice"]}'
-_END = "\x1a"  # of files of CP/M and DOS
 _LABEL = re.compile(r"(?<!\S)__label__(\S*)(?:\s+,(?=\s))?")  # of fastText, also with a comma before the text
 _QUOTES = tuple("`\u201c\u201e\u201d\u00ab\u2018\u300c")
-_UNCLOSED = ' (is a quote not closed, or not doubled in a cell? quote="none" reads quotes as text)'
 _LONGEST_TOTAL = 80  # characters
 _TOTAL = re.compile(
     r"\s*((grand|sub)[ -]?)?"
@@ -105,7 +102,7 @@ def read_rows(
         for number, row in report.until_damage(rows, path):
             if not isinstance(row, dict):
                 if not isinstance(row, ValueError):
-                    row = ValueError(f"expected an object, got {shortened(row)}; write {_OBJECT}")
+                    row = f"expected an object, got {shortened(row)}; write {_OBJECT}"
                 report.problem("malformed row", f"{path}: {unit} {number:,}: {row}")
                 continue
             count += 1
@@ -181,7 +178,8 @@ def _decoded(
     is_first = not start
     line = stream.readline(MAX_RECORD)
     if is_first and not is_text and len(line) < MAX_RECORD and b"\r" in line and not line.endswith(b"\n"):
-        stream = BytesIO(line.replace(b"\r", b"\n"))  # of old Macs
+        stream = BytesIO(line.replace(b"\r", b"\n"))  # of old Macs, whose file is a single line
+        stop = None
         line = stream.readline()
     while line:
         if stop is not None and position >= stop:
@@ -193,7 +191,7 @@ def _decoded(
         except UnicodeDecodeError as error:
             yield position, _encoding_error(error, encoding)
         else:
-            yield position, text.lstrip(_BOM) if is_first else text
+            yield position, text.lstrip("\ufeff") if is_first else text
         is_first = False
         position += 1 if start is None else len(line)
         line = stream.readline(MAX_RECORD)
@@ -284,7 +282,7 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
         elif not any([*cells[width:], *header[len(cells) :]]):
             if width == 1 or any(cells):  # spreadsheets write empty rows below a table
                 yield number, dict(zip(names, cells, strict=False))
-        elif cells != [_END]:
+        elif cells != ["\x1a"]:  # the end of files of CP/M and DOS
             counts = f"{len(cells)} cells, but the first line has {width}"
             remedy = f"quote cells that contain {form.delimiter!r} or a line break"
             if width == 1:
@@ -349,7 +347,9 @@ def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | Val
         except csv.Error as error:
             cells = row_lines[-1][1]
             if not isinstance(cells, ValueError):
-                cells = ValueError(f"{error}{_UNCLOSED}")
+                cells = ValueError(
+                    f'{error} (is a quote not closed, or not doubled in a cell? quote="none" reads quotes as text)'
+                )
             # An unclosed quote swallows the following rows: they are read again.
             ahead.extendleft(reversed(row_lines[1:]))
             reader = csv_reader(feed(), form)

@@ -13,8 +13,6 @@ A row is a document: of CSV with any delimiter, of JSON (also a list of objects,
 `sniffing` sees the format of a file, and `label_columns` that of labels. `table_of` converts any dataset.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -42,7 +40,6 @@ LABELS = "labels"
 """Column of labels, unless another is named."""
 
 _LABEL = "label"  # read if there is no column `labels`
-_JOIN = 'if each has a label of a document, join them, in pandas with groupby("id")["label"].agg(list)'
 _SAMPLE_SIZE = 1 << 22  # characters and elements of lists
 
 Unlabelled = Literal["negative", "drop"]
@@ -50,8 +47,6 @@ Unlabelled = Literal["negative", "drop"]
 
 Labels = str | Sequence[str] | LabelColumn | None
 """The columns of labels, or how they are read; None for a table without labels."""
-
-_UNLABELLED = LabelColumn(())  # of a table without labels
 
 
 class _Columns(NamedTuple):
@@ -93,7 +88,7 @@ def load_table(
     streaming: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
     **layout: Unpack[Layout],
-) -> tuple[Dataset | IterableDataset, ReadReport]:
+) -> "tuple[Dataset | IterableDataset, ReadReport]":
     """Reads documents with a text from tables, in the same memory whatever their size.
 
     Several processes divide files, parts of large uncompressed `.jsonl` files, and row groups of Parquet files.
@@ -132,7 +127,7 @@ def load_table(
     others = [*texts, *filter(None, [id])]
     files = find_files(paths, SUFFIXES, any_name=True)
     if labels is None:
-        labels = _UNLABELLED
+        labels = LabelColumn(())
     names = labels.columns if isinstance(labels, LabelColumn) else column_names(labels)
     forms = _see_forms(files, Requested(**layout).check(), [*others, *names], report)
     features = _parquet_features(files[0], forms)
@@ -162,7 +157,7 @@ def load_table(
 
 
 def table_of(
-    dataset: Dataset | IterableDataset,
+    dataset: "Dataset | IterableDataset",
     text: str | Sequence[str] = "text",
     labels: str | Sequence[str] | LabelColumn = LABELS,
     *,
@@ -171,7 +166,7 @@ def table_of(
     known: Collection[str] = (),
     unlabelled: Unlabelled = "negative",
     report: ReadReport | None = None,
-) -> tuple[Dataset | IterableDataset, LabelSet | None]:
+) -> "tuple[Dataset | IterableDataset, LabelSet | None]":
     """Converts any dataset, such as from the Hub, to the columns of `load_table`.
 
     Args:
@@ -232,7 +227,7 @@ def table_of(
         if left_out := len(dataset) - len(documents):
             reason = "without text" + (" or labels" if unlabelled == "drop" else "")
             reason += ", or malformed" if report.on_error == "skip" else ""
-            report.left_out[reason] = report.left_out.get(reason, 0) + left_out
+            report.count(reason, left_out)
         _check_documents(report, seen, "the dataset")
     classes = _class_names(dataset.features, seen.columns)
     names = dict.fromkeys(chain.from_iterable(classes.values()))
@@ -362,7 +357,7 @@ def _check_documents(report: ReadReport, labels: LabelColumn, source: str) -> No
     report.check_share()
 
 
-def _drop_repeated_ids(dataset: Dataset, report: ReadReport) -> Any:
+def _drop_repeated_ids(dataset: "Dataset", report: ReadReport) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -374,7 +369,10 @@ def _drop_repeated_ids(dataset: Dataset, report: ReadReport) -> Any:
     for repeated in rows.filter(pc.field("row_count") > 1).to_pylist():
         for _ in range(repeated["row_count"] - 1):
             report.problem(
-                "repeated id", f"{repeated['row_count']:,} documents have the id {repeated['id']!r}; {_JOIN}"
+                "repeated id",
+                f"{repeated['row_count']:,} documents have the id {repeated['id']!r}; "
+                "if each has a label of a document, join them, "
+                'in pandas with groupby("id")["label"].agg(list)',
             )
             report.records -= 1
     return dataset.select(sorted(rows["row_min"].to_pylist()))

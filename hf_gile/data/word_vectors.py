@@ -15,8 +15,6 @@ To use a file in a model, where `V` is `2 +` the number of words:
     set_word_vectors(model, vectors)
 """  # noqa: E501 - a row of a table is one line
 
-from __future__ import annotations
-
 import os
 import re
 from array import array
@@ -34,6 +32,7 @@ from ..tokenizing import PAD, UNK, normalizer_and_splitter
 from .encodings import resolve_encoding
 from .files import data_suffix, open_binary, read_npz
 from .report import ReadReport
+from .schema import clean_text
 from .table_files import stream_lines
 
 READERS = (".npz", ".npz.gz", ".vec", ".vec.gz", ".txt", ".txt.gz")
@@ -90,7 +89,7 @@ class WordVectors:
         table[2:] = self.vectors
         return [PAD, UNK, *self.words], table
 
-    def normalized(self, report: ReadReport | None = None) -> WordVectors:
+    def normalized(self, report: ReadReport | None = None) -> "WordVectors":
         """Normalizes the words like the tokenizer, and drops words that it never produces.
 
         The tokenizer lower-cases, replaces standalone numbers and splits at all characters but letters and digits
@@ -210,7 +209,9 @@ def _select(
     rows = []
     for row, (word, position) in enumerate(zip(words, positions, strict=True)):
         try:
-            text = _check_word(word, f"{unit} {position:,}")
+            text = str(clean_text(word, f"{unit} {position:,}"))  # which numpy texts are not
+            if not text:
+                raise ValueError(f"{unit} {position:,} must not be empty")
             if not np.isfinite(vectors[row]).all():
                 raise ValueError(f"vector {position:,} must be finite, got {shortened(vectors[row].tolist())}")
         except ValueError as error:
@@ -225,19 +226,6 @@ def _select(
         raise ValueError(f"{path}: no words")
     report.records += len(rows)
     return WordVectors([*first], vectors if len(rows) == len(vectors) else vectors[rows])
-
-
-def _check_word(word: Any, where: str) -> str:
-    if isinstance(word, bytes):
-        try:
-            word = word.decode()
-        except UnicodeDecodeError:
-            raise ValueError(f"{where} is not UTF-8: {shortened(word)}") from None
-    if not isinstance(word, str):
-        raise ValueError(f"{where} must be a text, got {shortened(word)}")
-    if not word or "\0" in word:
-        raise ValueError(f"{where} must not be empty or contain a NUL, got {shortened(word)}")
-    return str(word)  # which numpy texts are not
 
 
 def _read_text(

@@ -1,7 +1,5 @@
 """Labels that are unseen in training, by a reproducible rule."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -56,7 +54,7 @@ def held_out_labels(
     )
 
 
-def drop_labels(rows: Dataset, labels: Collection[Any], column: str = "labels") -> Dataset:
+def drop_labels(rows: "Dataset", labels: Collection[Any], column: str = "labels") -> "Dataset":
     """Removes labels, ids or indices in a column, from documents, and documents that have no other labels.
 
     Documents without labels remain: they are negatives of all labels.

@@ -32,11 +32,10 @@ from pathlib import Path
 from reprlib import repr as shortened
 from typing import IO, TYPE_CHECKING, TypedDict
 
-from hf_gile.data.files import open_binary
+from hf_gile.data.files import open_binary, parse_xml
 from hf_gile.data.report import ReadReport
 from hf_gile.data.schema import document_id, raise_text
 from hf_gile.data.sniffing import sniff_bytes
-from hf_gile.data.xml_records import parse_xml
 from hf_gile.extras import missing_extra
 
 if TYPE_CHECKING:

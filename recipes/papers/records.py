@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from hf_gile.data.files import Paths, data_suffix, find_files
+from hf_gile.data.files import Paths, data_suffix, find_files, import_lxml
 from hf_gile.data.loading import Piece, load_pieces
 from hf_gile.data.report import ReadReport
 from hf_gile.data.table_files import file_pieces
-from hf_gile.data.xml_records import import_lxml
 from papers.bioasq import format_of, read_bioasq
 from papers.medline import Record
 from papers.revisions import Revisions, load_revisions, missing_files, read_current, read_revisions
