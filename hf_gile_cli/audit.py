@@ -9,7 +9,7 @@ import typer
 
 from .measure import Documents
 from .options import Json, Revision
-from .running import counted, note, write_json
+from .running import check_new_folder, counted, note, write_json
 from .saved_model import load
 
 
@@ -18,7 +18,14 @@ class Auditing(Documents):
     """Options of `hf-gile audit`."""
 
     output: Annotated[
-        Path, typer.Option("--output", "-o", file_okay=False, metavar="FOLDER", help="Folder for the results.")
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            file_okay=False,
+            metavar="FOLDER",
+            help="Folder for the results; must be new or empty.",
+        ),
     ]
     most: Annotated[
         int | None,
@@ -51,6 +58,7 @@ def audit(options: Auditing) -> None:
     from hf_gile.audit import drift, write_audit
     from hf_gile.audit.findings import MOST
 
+    check_new_folder(options.output)
     model, processor = load(options.model, options.revision, options.device)
     rows = options.read_known(model.label_set)
     later = None

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .options import LabelColumns, LabelFile, Model, Revision
-from .running import check_new_folder, counted, note
+from .running import check_new_folder, check_other_file, counted, note
 from .saved_model import load
 
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the export; must be new or empty.")]
@@ -97,6 +97,7 @@ def vectors(options: Vectors) -> None:
     from hf_gile.exports import export_vectors
     from hf_gile.exports.codes import dense_layer
 
+    check_other_file(options.out, filter(None, [options.label_file]))
     labels = options.read(options.label_file)
     loaded, processor = load(options.model, options.revision, "cpu")
     label_index = LabelIndex.build(loaded, processor, labels)

@@ -336,7 +336,7 @@ def _command() -> str:
 
 def _check_output_dir(folder: Path, overwrites: bool, resumes: bool) -> None:
     """Refuses a folder that holds a run, whose model would be replaced."""
-    patterns = (SETTINGS_FILE, "results.json", "*/model/config.json", "*/checkpoint-*")
+    patterns = (SETTINGS_FILE, "results.json", "report.html", "*/model/config.json", "*/checkpoint-*")
     found = [path for pattern in patterns for path in folder.glob(pattern)]
     if found and not overwrites and not resumes:
         raise FileExistsError(

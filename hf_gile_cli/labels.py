@@ -187,7 +187,11 @@ class Import(LabelColumns):
         typer.Argument(metavar="SOURCE", help="A table, a text with a label on each line, MeSH or SKOS."),
     ]
     update: Annotated[
-        bool, typer.Option("--update", help="Also replace name, description and synonyms of existing labels.")
+        bool,
+        typer.Option(
+            "--update",
+            help="Also replace name, description and synonyms of existing labels, those that the file has.",
+        ),
     ] = False
     label_synonyms: LabelSynonyms = None
     on_error: OnError = "raise"
@@ -217,8 +221,9 @@ def import_(options: Import) -> None:
         by_id = {label.id: label for label in imported}
         existing = list(labels)
         if options.update:
+            fields = [field for field in _UPDATED_FIELDS if any(getattr(label, field) for label in imported)]
             existing = [
-                replace(label, **{field: getattr(by_id[label.id], field) for field in _UPDATED_FIELDS})
+                replace(label, **{field: getattr(by_id[label.id], field) for field in fields})
                 if label.id in by_id
                 else label
                 for label in existing

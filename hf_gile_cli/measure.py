@@ -203,6 +203,8 @@ def evaluate(options: Evaluation) -> None:
     from hf_gile.publishing import make_report
 
     output = options.output
+    if output is not None and output.is_file():
+        _check_report(output)
     loaded, processor = load(options.model, options.revision, options.device)
     rows = options.read_known(loaded.label_set)
     options.check_single(rows, loaded.config.problem_type)
@@ -228,6 +230,16 @@ def evaluate(options: Evaluation) -> None:
         note("for the figures of each label, as JSON: --output FILE")
     else:
         sys.stdout.write(visible(report.to_json()))
+
+
+def _check_report(path: Path) -> None:
+    """Refuses to replace a file that is no report, such as the table of documents."""
+    from hf_gile.publishing import Report
+
+    try:
+        Report.load(path)
+    except ValueError:
+        raise FileExistsError(f"{path} exists and is not a report: name another file with --output") from None
 
 
 @dataclass(kw_only=True)

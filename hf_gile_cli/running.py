@@ -4,7 +4,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import is_dataclass
 from functools import wraps
 from inspect import Signature, cleandoc, signature
@@ -71,6 +71,12 @@ def check_new_folder(folder: Path) -> None:
     """Raises an error if an output folder exists and is not empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} already exists and is not empty: choose another folder")
+
+
+def check_other_file(path: Path, inputs: Iterable[str]) -> None:
+    """Raises an error if an output file is one of the input files, which would be lost."""
+    if path.resolve() in (Path(name).resolve() for name in inputs):
+        raise FileExistsError(f"{path} is an input file: name another file for the output")
 
 
 def debug_errors(enabled: bool) -> None:

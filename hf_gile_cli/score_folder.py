@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .running import counted, note, write_json
+from .running import check_other_file, counted, note, write_json
 
 if TYPE_CHECKING:
     from hf_gile.scoring import GileScorer, Reading
@@ -89,6 +89,7 @@ def show_folder(options: FolderOptions) -> None:
     if options.status:
         write_json(run.status())
     if options.merge is not None:
+        check_other_file(options.merge, [piece.path for piece in run.parts.values()])
         rows = run.merge(options.merge)
         note(f"{counted(rows, 'row')} of {counted(len(run.parts), 'part')} written to {options.merge}")
 

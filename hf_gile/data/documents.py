@@ -139,7 +139,7 @@ def _read_stream(
             "standard input is a list in JSON: pass the file, write an object a line (jq -c '.[]'), or pass --format "
             "text if its lines are texts"
         )
-    cells = re.split(r"\s*[,;|\t]\s*", line)
+    cells = [cell.strip() for cell in re.split(r"[,;|\t]", line)]
     if kind == "text" and len(cells) > 1 and not set(text).isdisjoint(cells):
         report.note(f"the first line, {line!r:.80}, was scored as a text: if it names columns, pass --format csv")
     form = sniff_bytes(first or b"\n" * (kind != "csv"), "", requested, text, kind)

@@ -84,7 +84,11 @@ def see_unicode(head: bytes) -> str | None:
         "utf-16-le": sum(number for (low, high), number in pairs.items() if high == 0 < low < 128),
         "utf-16-be": sum(number for (high, low), number in pairs.items() if high == 0 < low < 128),
     }
-    if max(counts.values()) > max(_NULS * pairs.total(), 2 * min(counts.values())):
+    if (
+        max(counts.values()) > max(_NULS * pairs.total(), 2 * min(counts.values()))
+        # A line break without NUL is of UTF-8, in which a damaged sign may be NUL.
+        and not (re.search(rb"(?<!\0)\n(?!\0)", head) and see_encoding(head)[0] == "utf-8")
+    ):
         return max(counts, key=counts.__getitem__)
     return next((name for name, escape in _ESCAPES.items() if re.search(escape, head)), None)
 

@@ -42,8 +42,14 @@ def make_labels(
             report.leave_out("repeated", where)
         else:
             report.problem("malformed label", f"{where}: the id {label.id!r} is already used in {location}")
-    hints_by_id = {label.id: hints for label, hints, _ in found.values()}
-    return distinguish((label for label, _, _ in found.values()), hints_by_id, report, source)
+    if not found:
+        raise ValueError(f"{source}: no labels; at least one is required; {report}")
+    return distinguish(
+        (label for label, _, _ in found.values()),
+        {label.id: hints for label, hints, _ in found.values()},
+        report,
+        source,
+    )
 
 
 def distinguish(

@@ -30,7 +30,7 @@ _CODE = re.compile(r"[^\W\d][_.:#]+\w|^[#@]\w")  # a tag, such as cs.CL
 _NUMBER = re.compile(r"[-+]?\d+")
 _WORD = re.compile(r"(?:^|[\W_])[^\W\d_]{2,}(?:$|[\W_])|[^\W\d_]{4}|[^\W\d_\x00-\x7f]")
 _LISTED = re.compile(
-    r"""<(\w+)[^<>]*>.*</\w+>|[$\u2021\u01c2]+a\s?\w.*|"""  # XML, subfields of MARC
+    r"""<\w+\b[^<>]*>.*</\w+>|[$\u2021\u01c2]+a\s?\w.*|"""  # XML, subfields of MARC
     r"""["']?(a:\d+:|\w[\w.]*(?=\((?:[\[({"']|-?[\d.]+,))|%\w)?[\[({].*[\])}]["']?|0[01]{2,}""",
     re.DOTALL,
 )

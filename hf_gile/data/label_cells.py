@@ -52,7 +52,7 @@ _WRAPPED = rf"(?:{_SPARK}|(?:(?:np\.)?[aA]rray|tensor|deque|frozenset|[sS]et|tup
 _WRAPPER = re.compile(rf"{_WRAPPED}(.*?)(?:,\s*\w+=[^()\[\]]*)?\)", re.DOTALL)
 LIST_START = re.compile(rf"[\[{{]|{_WRAPPED}")
 _CERTAIN = re.compile(rf"""{_SPARK}|c\(\d|\w[\w.{{}}]*\[["']|(?:[\[{{(]|{_WRAPPED}[\[{{(]?)\s*(?:[\w.]+ = )?["']""")
-_NUMBER = re.compile(r"[+-]?(0|[1-9]\d*|(?=\.\d))(\.\d*)?([eE][+-]?\d+)?|nan", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(0|[1-9]\d{0,999}|(?=\.\d))(\.\d*)?([eE][+-]?\d+)?|nan", re.ASCII)
 _QUOTED = r"""(b?"(?:[^"\\]|\\.)*"|b?'(?:[^'\\]|\\.)*')"""
 # An ellipsis stands for lost items, and a name with a value, as of maps in Java, for none.
 _BARE = (

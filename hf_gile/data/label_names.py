@@ -25,7 +25,7 @@ _ON_EACH_LINE = "a text has a label on each line"
 # Also rules, lines of trees, code, settings, cells of CSV, and figures of a report.
 _BULLET = re.compile(
     r"(--?|[*\u2022\u2013\u2014])\s|[-=*_~+ ]{3,}$|[\u2502\u251c\u2514]"
-    r'|\[\w+\]$|.*\{$|.*\w.*[\[(]$|[\]}][\]);,]*$|\);?$|"[^"]*,.*"$'
+    r'|\[\w+\]$|.*\{$|(?=.*\w).*[\[(]$|[\]}][\]);,]*$|\);?$|"[^",]*,.*"$'
     r'|msg(id|str) "|[\w.-]+ ?= ?"[^"]*"$|.*\s\d*\.\d+\s+[\d.]+$'
 )
 _SEVERAL = re.compile(r"""(?:.*([,;|]).*\1|[\[({]\s*["'].*[\])}]$)""")
@@ -36,7 +36,7 @@ _NUMBERED = [
         r"[\"']?(?:\s*[=,:&]\s*|\s?[.)\]\u2013-]\s*|\s)\s*"
         r"""(?P<name>["'(]*[^\W\d].*)"""
     ),
-    re.compile(r"(?P<name>.*[^\s\d].*?)\s*(?:=>?|->|:)\s*(?P<number>\d+)"),
+    re.compile(r"(?P<name>[\s\d]*[^\s\d].*?)\s*(?:=>?|->|:)\s*(?P<number>\d+)"),
 ]
 _PAIR = re.compile(r"(\d+)\t([^\0-\x1f]*\S)\s*")
 _FOREIGN = (

@@ -42,7 +42,7 @@ Matrix = np.ndarray[Any, np.dtype[np.float32]]
 
 _SAMPLE = 100  # lines used to detect the vector size
 _HEADER = re.compile("([0-9]{1,18}) ([0-9]{1,18})")
-_ENDS_IN_NUMBER = re.compile(r".+ [+-]?[0-9]*\.?[0-9]+([eE][+-]?[0-9]+)?")
+_ENDS_IN_NUMBER = re.compile(r".+ [+-]?[0-9]*((?<=[0-9])|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SPACES = re.compile("[ \t]+")
 
 

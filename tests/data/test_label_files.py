@@ -1,4 +1,5 @@
 import csv
+import time
 
 import pytest
 from table_source import TableSource
@@ -30,6 +31,25 @@ def test_flags_of_columns_win_over_mesh(write):
     labels = load_labels(path, description=["note"], synonyms=["synonyms"])
     assert labels == LabelSet([Label("D1", "Iron", "Fe", synonyms=("Fe",))])
     assert load_labels(path, id="name").ids == ["Iron"]
+
+
+def test_a_long_line_is_a_label_in_linear_time(write):
+    began = time.process_time()
+    for name in ("x" * 200_000, '"' + "," * 200_000, "1: " * 100_000):
+        assert load_labels(write("labels.txt", f"{name}\nIron\n")).names == [name.strip(), "Iron"]
+    assert time.process_time() - began < 10
+
+
+def test_a_number_of_too_many_digits_is_a_text(write):
+    digits = "1" * 5000
+    labels = load_labels(write("labels.csv", f"id,name,synonyms\n1,Iron,[{digits}]\n"), synonyms=["synonyms"])
+    assert labels[0].synonyms == (digits,)
+
+
+def test_a_file_without_labels_says_what_was_left_out(write):
+    file = write("labels.jsonl", '{"id": 1, "name": {"de": "Eisen"}}\n')
+    with pytest.raises(ValueError, match=r"no labels.*left out: without a name in en \(1\)"):
+        load_labels(file)
 
 
 def test_columns_of_a_file_without_columns_are_refused(write):

@@ -42,6 +42,8 @@ SEEN = [
     (b"text,tags\nIt's, x\nthe dogs' food,y\n", {"quote": '"'}),
     (JAPANESE.encode("utf-16-le"), {"encoding": "utf-16-le"}),
     (JAPANESE.encode("utf-16-be"), {"encoding": "utf-16-be"}),
+    ("《紅樓夢》\n《西遊記》\n".encode("utf-16-le"), {"encoding": "utf-16-le"}),
+    (b"text,tags\nOn mi\0e.,x\nOn rats.,y\n", {"encoding": "utf-8"}),  # of a damaged sign
     (cells(ROWS, ";").encode("utf-8-sig"), {"encoding": "utf-8", "delimiter": ";"}),
     (cells(ROWS, ";").encode("utf-16"), {"encoding": "utf-16", "delimiter": ";"}),
     (cells(ROWS, ";").encode("utf-16-be"), {"encoding": "utf-16-be", "delimiter": ";"}),

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from hf_gile import GileForSequenceClassification, GileProcessor, LabelIndex, LabelSet
+from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelIndex, LabelSet
 from hf_gile.data import save_labels
 from hf_gile.writing import exclusive_lock
 
@@ -100,6 +100,13 @@ def test_label_changes_update_the_index_of_a_model(run, tmp_path, make_model, wr
         assert index.label_set == model.label_set
         assert index.codes.float() == pytest.approx(LabelIndex.build(model, processor).codes, abs=1e-2)
     assert result.stdout == "~ Iron  Iron -> Iron: a diet low in iron\n"
+
+
+def test_an_update_keeps_what_the_file_lacks(run, write):
+    file = write("labels.jsonl", '{"id": "M1", "name": "Rats", "description": "rodents", "synonyms": ["Rattus"]}\n')
+    run("labels", "import", file, write("names.csv", "id,name\nM1,Rat\n"), "--update")
+    expected = Label("M1", "Rat", "rodents", synonyms=("Rattus",))
+    assert LabelSet.load(file) == LabelSet([expected])
 
 
 def test_dry_runs_change_nothing_and_raise_the_same_errors(run, saved_model, tmp_path, make_model):

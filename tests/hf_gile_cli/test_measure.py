@@ -170,6 +170,19 @@ def test_a_single_label_model_is_measured_by_accuracy(run, saved_model, table):
     assert load(saved_model)[0].config.calibration["seen"]["method"] == "platt"
 
 
+def test_results_replace_no_file_of_the_user(run, saved_model, table):
+    before = table.read_bytes()
+    message = run("evaluate", saved_model, table, *COLUMNS, "--output", table, ends=1).stderr
+    assert f"{table} exists and is not a report: name another file with --output" in message
+    report = table.with_name("report.json")
+    for _ in range(2):  # replaces an earlier report
+        run("evaluate", saved_model, table, *COLUMNS, "--output", report)
+    assert json.loads(report.read_text())["documents"] == 4
+    message = run("audit", saved_model, table, *COLUMNS, "--output", table.parent, ends=1).stderr
+    assert "already exists and is not empty: choose another folder" in message
+    assert table.read_bytes() == before
+
+
 def test_a_collection_is_audited_into_a_folder(run, saved_model, table, tmp_path):
     flags = ["--id", "body", "--most", 2, "--compare", table, "--json"]
     result = run("audit", saved_model, table, *COLUMNS, *flags, "--output", tmp_path / "audit")

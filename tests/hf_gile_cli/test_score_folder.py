@@ -4,6 +4,7 @@ import signal
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -28,6 +29,15 @@ def test_scoring_into_a_folder_gives_the_same_rows_as_standard_output(run, saved
         assert row["scores"] == pytest.approx(line["scores"], rel=1e-5)
         assert (row["id"], row["text"], row["labels"]) == (None, line["text"], line["labels"])
         assert row["note"] == line.get("note")
+
+
+def test_parts_are_not_merged_into_an_input_file(run, saved_model, tmp_path):
+    notes = tmp_path / "notes.parquet"
+    pq.write_table(pa.table({"text": TEXTS[2:]}), notes)
+    run("score", saved_model, notes, "--output", tmp_path / "scored", "--workers", 1)
+    message = run("score", "--output", tmp_path / "scored", "--merge", notes, ends=1).stderr
+    assert f"{notes} is an input file: name another file for the output" in message
+    assert pq.read_table(notes).column_names == ["text"]
 
 
 def test_a_second_call_resumes_and_a_shard_does_its_share(run, saved_model, tmp_path):
