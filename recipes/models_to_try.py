@@ -124,9 +124,10 @@ def train(name: str, source: TableSource, info: CardInfo, folder: Path) -> Path:
 
 
 def narrowed(weight: Tensor) -> Tensor:
-    """Returns a weight in 16 bits, in 8 if it is a large table; whole numbers in 32."""
+    """Returns a weight in 16 bits, in 8 if it is a large table; whole numbers in 32, in 16 if all of them fit."""
     if not weight.is_floating_point():
-        return weight.int()
+        short = weight.short()
+        return short if bool((short == weight).all()) else weight.int()
     return weight.to(torch.float8_e4m3fn if weight.numel() > LARGE else torch.float16)
 
 
@@ -142,7 +143,8 @@ def store(model: GileForSequenceClassification, processor: GileProcessor, folder
     processor.save_pretrained(folder)
     embeds = LabelEmbeds.load(folder, {})
     if embeds is not None:
-        embeds._replace(input_ids=embeds.input_ids.int(), vectors=narrowed(embeds.vectors)).save(folder / EMBEDS_FILE)
+        embeds = LabelEmbeds(embeds.encoder_state, narrowed(embeds.input_ids), narrowed(embeds.vectors))
+        embeds.save(folder / EMBEDS_FILE)
         manifest = read_manifest(folder, "model")
         manifest["files"][EMBEDS_FILE] = compute_digest(folder / EMBEDS_FILE)
         (folder / MANIFESTS["model"]).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")

@@ -58,7 +58,7 @@ def test_a_model_has_few_bits_in_the_file_a_card_and_sums_and_can_be_uploaded(ma
     for name in ("model.safetensors", "label_embeds.safetensors"):
         with safe_open(folder / name, "pt") as file:
             types.update(file.get_tensor(key).dtype for key in file.keys())  # noqa: SIM118 (no mapping)
-    assert types == {torch.float8_e4m3fn, torch.float16, torch.int32}
+    assert types == {torch.float8_e4m3fn, torch.float16, torch.int16, torch.int32}
     trained = logits(folder.parent / "run" / "auto" / "model")
     assert trained.shape == (1, 6)
     monkeypatch.setattr("hf_gile.models.text_encoders_gile.TransformerEncoder.pool_labels", None)
