@@ -54,7 +54,7 @@ def parameters_of_type_any():
 
 
 BUDGETS = {
-    "statements of the files that travel": (count(TRAVELLING).statements, 3_570),  # target: 2,804
+    "statements of the files that travel": (count(TRAVELLING).statements, 3_569),  # target: 2,804
     "statements of the package": (PACKAGE.statements, 15_065),  # target: 12,500
     "characters of a line of code": (PACKAGE.mean_line, 50),
     "percent of long lines": (PACKAGE.long_lines, 6.97),  # target: 4

@@ -55,7 +55,6 @@ _MOST_PIECES = 8  # of a label that contains the separator
 _CODE = re.compile(  # digits, and no three letters in a row
     r"(?=.*\d)(?!.*[^\W\d_]{3}).*|(label|class|category|cluster|topic)[ _-]?\d+", re.DOTALL | re.IGNORECASE
 )
-_ZEROS = ("0", "0.0", "-1")
 _NOTHING = re.compile(
     r"\W*(none|na|nothing|no (label|genre|tag|topic|category|keyword)\w*( \w+)?|unlabell?ed|unknown|missing"
     r"|not applicable|keine?s?|k\. ?a\.|n\.v\.|nicht zutreffend|unbekannt|aucune?|ninguno)\W*",
@@ -272,9 +271,8 @@ def see(
         counted = f", counted in --label_file from {first} ({names[first]!r}) to {last} ({names[last]!r})"
     doubts = _unreadable(form, items, known) + _note_first(items)
     description = f"{title}: {_describe(form, cells, items)}{counted}{_note_scores(cells)}{doubts}"
-    is_split = any(sign in text for sign in form.separators for text in texts)
     if pieces and (form.separators or (separator is None and not form.names)):
-        refuse_joined(pieces, title, known, is_split)
+        refuse_joined(pieces, title, known, any(sign in text for sign in form.separators for text in texts))
     if separator and form.separators and (sign := joined_by(pieces)):
         flag = f"pass --separator {separator}{sign}"
         remedy = f"replace {sign!r} by {separator!r}" if sign.strip(", ").isalpha() else flag
@@ -322,12 +320,13 @@ def _unreadable(form: LabelColumn, items: Sequence[Any], known: Collection[str])
     """Says that a model cannot read labels, if they are yes and no, or codes, and no names are known."""
     if known or form.names:
         return ""
-    kinds = {
-        "yes and no": are_flags(items) and len(set(items)) < 3,
-        "codes": bool(items) and all(_CODE.fullmatch(str(item)) for item in items),
-    }
-    kind = next(filter(kinds.get, kinds), "")
-    return f"; a model cannot read the meaning of {kind}: name them with --label_file" * bool(kind)
+    if are_flags(items) and len(set(items)) < 3:
+        kind = "yes and no"
+    elif items and all(_CODE.fullmatch(str(item)) for item in items):
+        kind = "codes"
+    else:
+        return ""
+    return f"; a model cannot read the meaning of {kind}: name them with --label_file"
 
 
 def _note_scores(cells: Iterable[Any]) -> str:
@@ -379,7 +378,7 @@ def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Row]) 
     if form.form == "plain":
         missing = [text for text in texts if text and form.is_absent(text)]
         have_words = any(number_of(text) is None for text in texts)
-        nothing = [text for text in texts if _NOTHING.fullmatch(text) or (have_words and text in _ZEROS)]
+        nothing = [text for text in texts if _NOTHING.fullmatch(text) or (have_words and text in ("0", "0.0", "-1"))]
         words = [text for text in nothing if not form.is_absent(text)]
         notes += [f"{text!r} is no label" for text in missing[:1]]
         notes += [f"{text!r} is a label: leave cells empty where a document has none" for text in words[:1]]
@@ -395,5 +394,6 @@ def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Row]) 
         if len(examples) == 2:
             break
     shown = " and ".join(repr(example if len(example) <= 99 else f"{example[:99]}...") for example in examples)
-    such = f", such as {shown}" * bool(shown)
-    return form._replace(note=f"{'; '.join(notes)}{such} ({flag} overrules)")
+    if shown:
+        notes[-1] += f", such as {shown}"
+    return form._replace(note=f"{'; '.join(notes)} ({flag} overrules)")

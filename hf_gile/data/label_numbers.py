@@ -185,10 +185,9 @@ def name_flags(
     description = "a column of zeros and ones a label"
     if names != whole:
         description += f", without their prefix {prefix!r} (--separator none keeps it)"
-    others = rows[0].keys() - {"", *columns}
-    if left_out := [repr(column) for column in rows[0] if column in others and are_flags(_cells(rows, column))]:
-        shown = ", ".join(left_out[:5]) + ", ..." * (len(left_out) > 5)
-        description += f" (left out, though from 0 to 1 too: {shown})"
+    others = (column for column in rows[0] if column not in ("", *columns))
+    if left_out := [column for column in others if are_flags(_cells(rows, column))]:
+        description += f" (left out, though from 0 to 1 too: {shortened(left_out)[1:-1]})"
     return names, description
 
 

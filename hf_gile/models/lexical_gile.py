@@ -248,10 +248,10 @@ class Postings(NamedTuple):
         total = torch.zeros(len(texts)).index_add_(0, rows, squares).clamp(min=1e-9)
         heaviest = torch.zeros(len(texts)).scatter_reduce_(0, rows, squares, "amax")
         values = squares * (shares / total**0.6)[rows]
-        rarest = torch.zeros(len(texts)).scatter_reduce_(0, rows, squares * (features % 2 == 0), "amax").sqrt()
-        rarest.masked_fill_(shares < 1, torch.inf)
-        specificity = torch.full(weights.shape[1:], torch.inf).scatter_reduce(0, labels_of_texts, rarest, "amin")
-        specificity.masked_fill_(specificity.isinf(), 0)
+        rarest = torch.zeros(len(texts)).scatter_reduce_(0, rows, squares * (features % 2 == 0), "amax")
+        rarest[shares < 1] = torch.inf  # of descriptions
+        lowest = torch.full(weights.shape[1:], torch.inf).scatter_reduce_(0, labels_of_texts, rarest, "amin")
+        specificity = lowest.nan_to_num(posinf=0.0).sqrt()
         is_used = squares >= 0.1 * heaviest[rows]
         is_word = is_used & (features % 2 == 0) & (shares == 1)[rows]
         words = torch.bincount(rows[is_word], minlength=len(texts)).int()
@@ -300,13 +300,12 @@ class Postings(NamedTuple):
             )
         scores = self.values.new_empty(len(features), self.weights.shape[1])
         of_match, of_coverage, of_words, of_title, of_specificity = self.weights[..., None]
-        addend = of_specificity * self.specificity[:, None]
         for rows, (match, coverage, words, title) in self._blocks(features):
             sums = match.mul_(of_match)
             sums[coverage.labels] += coverage.shares * of_coverage[coverage.labels]
             sums.addcmul_(words, of_words)
             sums[title.labels] += title.shares * of_title[title.labels]
-            sums += addend
+            sums += of_specificity * self.specificity[:, None]
             scores[rows] = sums.T
         return scores
 
