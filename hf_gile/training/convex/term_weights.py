@@ -17,6 +17,9 @@ from ..calibration.raising import PRICE, PRICE_ONE_LABEL, SharedRanking
 from .documents import Documents
 from .losses import binary_loss, listwise_loss
 
+_MANY_LABELS = 100
+"""Number of labels with documents from which those held out tell how common the names of unseen labels are."""
+
 TermWeights = dict[str, dict[str, float]]
 """Weights by group and term, as in `GileConfig.term_weights`."""
 
@@ -43,13 +46,14 @@ class Example:
             yield {name: numbers[rows] for name, numbers in self.terms.items()}, block
 
 
-def prior_of(one_label: bool, shares_words: bool, has_word_rows: bool) -> TermWeights:
+def prior_of(one_label: bool, shares_words: bool, has_word_rows: bool, num_labels: int = 0) -> TermWeights:
     """Returns the weights that `fit_head` shrinks the weights of terms to.
 
     Args:
         one_label: Whether each document has one label. Otherwise each label has an offset, which the cosine would move.
         shares_words: Whether documents and labels are compared by words.
         has_word_rows: Whether words have weights for each label.
+        num_labels: Number of labels with documents. A few labels do not tell how common the names of unseen ones are.
     """
     words = ["match", "coverage", "title"] if shares_words else []
     words += ["words"] if has_word_rows else []
@@ -63,7 +67,7 @@ def prior_of(one_label: bool, shares_words: bool, has_word_rows: bool) -> TermWe
         weights |= dict.fromkeys(words, 0.0)
     if not one_label:
         prior["rare"] = dict(prior["seen"])
-    if not one_label and shares_words:  # a single label is never one of thousands, named by common words
+    if not one_label and shares_words and num_labels >= _MANY_LABELS:
         prior["unseen"]["specificity"] = 0.0
     return prior
 
