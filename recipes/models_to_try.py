@@ -52,7 +52,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "train_files": ["tibkat/train.de.jsonl.gz"],
         "test_files": ["tibkat/dev.de.jsonl.gz"],
         "label_file": "tibkat/gnd_labels.jsonl.gz",
-        "label_name": ["name_de"],
+        "label_name": ["name_de", "name_en"],
     },
     "mesh": {
         **HEADINGS,
