@@ -24,7 +24,7 @@ from transformers import PreTrainedConfig
 from .models import GileProcessor, Scorer, get_towers, unwrapped
 from .models.labels_gile import Label, LabelSet
 from .models.languages_gile import check_language, get_language_columns
-from .models.lexical_gile import LexicalFeatures, Postings
+from .models.lexical_gile import LexicalFeatures, Postings, concatenate_ranges
 from .models.registration import evaluating
 from .models.search_gile import (
     TopLabels,
@@ -481,10 +481,11 @@ def _selected(postings: Postings, columns: Tensor) -> Postings:
     order = postings.labels.new_full((postings.weights.shape[1],), -1)
     order[columns] = torch.arange(len(columns), device=columns.device)
     texts = (order[postings.labels] >= 0).nonzero()[:, 0]
-    entries = postings.entries_of(texts)
+    sizes = postings.starts.diff()[texts]
+    entries = concatenate_ranges(postings.starts[texts].long(), sizes.long())
     return Postings.from_entries(
-        postings.expand_features()[entries],
-        postings.starts.diff()[texts],
+        postings.features[postings.positions[entries]],
+        sizes,
         postings.values[entries],
         order[postings.labels[texts]],
         postings.words[texts],
@@ -499,7 +500,7 @@ def _joined(postings: Postings, new: Postings | None) -> Postings:
     assert new is not None  # both belong to the same model
     new = Postings(*(tensor.to(postings.labels.device) for tensor in new))
     return Postings.from_entries(
-        torch.cat([postings.expand_features(), new.expand_features()]),
+        torch.cat([part.features[part.positions] for part in (postings, new)]),
         torch.cat([postings.starts.diff(), new.starts.diff()]),
         torch.cat([postings.values, new.values]),
         torch.cat([postings.labels, new.labels + postings.weights.shape[1]]),
