@@ -46,7 +46,8 @@ def test_the_score_is_the_sum_of_its_terms(encoder):
     common = sum(of_documents, torch.zeros_like(h[0])) / (len(documents) + 10)
     postings = model.gile.postings(labels)
     match, coverage, *_ = word_terms(postings, LexicalFeatures.of(inputs))
-    logits = logits_of(model.gile, {**inputs, "label_input_ids": words, "postings": postings})
+    logits = logits_of(model.gile, {**inputs, "label_input_ids": words})
+    logits += postings.scores(LexicalFeatures.of(inputs))
     weights = CHOSEN[NAME]
     cosines = torch.cosine_similarity(h, e) - (e @ common) / len(common)
     expected = weights["cosine"] * cosines + weights["match"] * match + weights["coverage"] * coverage
