@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
-from transformers.utils import ModelOutput, can_return_tuple
+from transformers.utils import ModelOutput, can_return_tuple, logging
 
 from .configuration_gile import GileConfig
 from .label_embeds_gile import (
@@ -42,6 +42,8 @@ from .scoring_gile import JointInputLabelEmbedding, LinearOutput, Neighbours
 from .stored_labels_gile import StoredLabels, compute_state
 from .text_encoders_gile import PRETRAINED, StaticEncoder, WordEncoder, mean_of_words, rms_normalized
 
+_logger = logging.get_logger(__name__)
+
 
 @dataclass
 class GileModelOutput(ModelOutput):
@@ -54,27 +56,49 @@ class GileModelOutput(ModelOutput):
         attentions: With `output_attentions=True`, the word attention `(B, W)` of a WAN, or the word attention `(B, S,
             W)` and sentence attention `(B, S)` of a HAN; for averages, their weights. For a pretrained encoder, these
             are the weights of the pooling, which are missing if `pooled_embeds` were passed.
+        hidden_states: With `output_hidden_states=True`, those of each layer of a pretrained encoder, `(B, W, P)` or
+            `(B, S, W, P)`, zero for padding. Word encoders have none.
     """
 
     logits: Tensor | None = None
     text_embeds: Tensor | None = None
     label_embeds: Tensor | None = None
     attentions: tuple[Tensor, ...] | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
 
 
-def _wants_attentions(config: GileConfig, arguments: dict[str, Any]) -> bool:
-    """Removes `output_attentions` and `output_hidden_states` from the arguments of a call; returns the former.
+class _ReturnedParts:
+    """Collects attention and hidden states, if requested in a call of a model or in its configuration.
 
-    Raises:
-        ValueError: If hidden states are requested.
+    Args:
+        config: A `GileConfig`.
+        arguments: Arguments of the call, of which `output_attentions` and `output_hidden_states` are removed.
     """
-    if arguments.pop("output_hidden_states", None) or config.output_hidden_states:
-        raise ValueError(
-            "GILE models return no hidden states: leave out output_hidden_states; model.gile.text_encoder.transformer "
-            "returns those of a pretrained encoder"
-        )
-    wanted = arguments.pop("output_attentions", None)  # peft passes None
-    return bool(config.output_attentions if wanted is None else wanted)
+
+    def __init__(self, config: GileConfig, arguments: dict[str, Any]) -> None:
+        self.wanted: dict[str, bool] = {}
+        for name in ("attentions", "hidden_states"):
+            value = arguments.pop(f"output_{name}", None)  # peft passes None
+            self.wanted[name] = getattr(config, f"output_{name}", False) if value is None else value
+        if self.wanted["hidden_states"] and not config.text_config.reads_pretrained:
+            _logger.warning_once("output_hidden_states: only pretrained encoders have hidden states to return")
+            self.wanted["hidden_states"] = False
+
+    def embed_texts(
+        self, gile: "GileModel", documents: dict[str, Tensor | None], language: str | None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Encodes documents; returns their vectors, and attention followed by hidden states."""
+        states: list[Tensor] = []
+        hidden_states = states if self.wanted["hidden_states"] else None
+        text_embeds, attentions = gile.embed_texts(**documents, language=language, hidden_states=hidden_states)
+        self.num_attentions = len(attentions)
+        return text_embeds, (*attentions, *states)
+
+    def split(self, parts: list[Tensor]) -> dict[str, tuple[Tensor, ...]]:
+        """Returns the requested fields of the output, if there are any."""
+        number = self.num_attentions
+        fields = {"attentions": tuple(parts[:number]), "hidden_states": tuple(parts[number:])}
+        return {name: values for name, values in fields.items() if values and self.wanted[name]}
 
 
 class GileModel(GilePreTrainedModel):
@@ -136,6 +160,7 @@ class GileModel(GilePreTrainedModel):
         inputs_embeds: Tensor | None = None,
         language: str | None = None,
         pooled_embeds: Tensor | None = None,
+        hidden_states: list[Tensor] | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Encodes documents: returns document vectors and attention.
 
@@ -146,6 +171,7 @@ class GileModel(GilePreTrainedModel):
             language: Language of the documents; optional if there is only one.
             pooled_embeds: `(B, P)`, or `(B, S, P)` for windows, precomputed output of the pretrained encoder for these
                 documents (`hf_gile.training.add_pooled_embeds`).
+            hidden_states: List to which those of each layer of a pretrained encoder are added, as in `GileModelOutput`.
 
         Returns:
             `(B, H)` document vectors, and attention weights as in `GileModelOutput`. A document without words gets the
@@ -183,7 +209,8 @@ class GileModel(GilePreTrainedModel):
             distinct, positions = torch.unique(words, return_inverse=True)
             retained = torch.rand(len(positions), len(distinct), device=positions.device) >= text.word_dropout
             mask = mask & retained.gather(1, positions.flatten(1)).view(mask.shape)
-        return self.text_encoder(input_ids, mask, inputs_embeds, pooled_embeds, language)
+        inputs = (input_ids, mask, inputs_embeds, pooled_embeds, language, hidden_states)
+        return self.text_encoder(*inputs)
 
     def _check_pooled(self, pooled: Tensor, input_ids: Tensor | None) -> None:
         """Refuses precomputed outputs that the model cannot use, or that do not match the other inputs."""
@@ -321,6 +348,14 @@ class GileModel(GilePreTrainedModel):
         neighbours, shares = self.neighbours(text_embeds)
         return replace(features.to(text_embeds.device), neighbours=neighbours, shares=shares)
 
+    def add_words(
+        self, scores: Tensor, postings: Postings | None, inputs: Mapping[str, Any], text_embeds: Tensor
+    ) -> Tensor:
+        """Adds the terms of words to `(B, L)` scores, if labels have postings; other arguments as above."""
+        if postings is None:
+            return scores
+        return scores + postings.scores(self.lexical_features(inputs, text_embeds), len(scores)).to(scores)
+
     @torch.no_grad()
     def postings(
         self, labels: Sequence[Label], label_rows: Rows | None = None, columns: Tensor | None = None
@@ -358,15 +393,15 @@ class GileModel(GilePreTrainedModel):
             label_embeds: Label vectors e instead of `label_input_ids`, as in `project_labels`.
             language: Language of all documents or of each; optional if there is only one.
             label_language: Language of all labels or of each, as in `project_labels`.
-            kwargs: Whether to return attention, `output_attentions`, by default as configured. `lexical_ids` and
-                `lexical_counts` of documents have no effect: only a classifier has labels whose words count.
+            kwargs: `postings` of labels, with `lexical_ids` and `lexical_counts` of the documents; whether to return
+                `output_attentions` and `output_hidden_states` of `GileModelOutput`, by default as configured.
 
         Raises:
             ValueError: If arguments are missing or have a wrong shape.
             TypeError: If an argument is unknown.
         """
-        wants_attentions = _wants_attentions(self.config, kwargs)
-        for name in kwargs.keys() - {"lexical_ids", "lexical_counts"}:
+        returned = _ReturnedParts(self.config, kwargs)
+        for name in kwargs.keys() - {"postings", "lexical_ids", "lexical_counts"}:
             raise TypeError(f"forward() got an unexpected keyword argument {name!r}")
         layer = self.output_layer
         config = self.config
@@ -383,18 +418,16 @@ class GileModel(GilePreTrainedModel):
             return layer.project_labels(label_embeds, language)
 
         def score(language: str | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
-            text_embeds, attentions = self.embed_texts(**documents, language=language)
+            text_embeds, parts = returned.embed_texts(self, documents, language)
             codes = label_codes(language if uses_trained_labels else label_space(config, language))
             logits = layer.score(layer.project_texts(text_embeds, language), codes, language)
-            return logits, text_embeds, *attentions
+            return logits, text_embeds, *parts
 
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
-        logits, text_embeds, *attentions = run_by_language(config, language, documents, score)
+        logits, text_embeds, *parts = run_by_language(config, language, documents, score)
+        logits = self.add_words(logits, kwargs.get("postings"), kwargs, text_embeds)
         return GileModelOutput(
-            logits=logits,
-            text_embeds=text_embeds,
-            label_embeds=label_embeds,
-            attentions=tuple(attentions) if attentions and wants_attentions else None,
+            logits=logits, text_embeds=text_embeds, label_embeds=label_embeds, **returned.split(parts)
         )
 
     def _label_embeds(
@@ -586,7 +619,8 @@ class GileForSequenceClassification(GilePreTrainedModel):
             lexical_ids: `(B, F)` lexical features of the documents, padded with -1; only used in evaluation.
             lexical_counts: `(B, F)` how often each occurs in the document.
             use_cache: Refused. Only the built-in pipelines of Transformers pass it, and would answer wrongly.
-            kwargs: `output_attentions`, as in `GileModel`, and arguments of the loss, as passed by `Trainer`.
+            kwargs: `output_attentions` and `output_hidden_states`, as in `GileModel`, and arguments of the loss, as
+                passed by `Trainer`.
 
         Returns:
             `loss` if there are labels. `logits` `(B, L)`, or None in a training step whose loss reads text codes.
@@ -598,7 +632,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         if use_cache is not None:
             raise ValueError(WRONG_PIPELINE)
         check_tensors(labels=labels, excluded_columns=excluded_columns)
-        wants_attentions = _wants_attentions(self.config, kwargs)
+        returned = _ReturnedParts(self.config, kwargs)
         self._check_loss_arguments(labels, kwargs)
         loss_of_codes = getattr(self.loss_function, "of_codes", None) if labels is not None and self.training else None
         label_codes = cache(partial(self.project_stored_labels, None))
@@ -606,20 +640,18 @@ class GileForSequenceClassification(GilePreTrainedModel):
 
         def encode(language: str | None, **documents: Tensor | None) -> tuple[Tensor, ...]:
             excluded = documents.pop("excluded")
-            text_embeds, attentions = self.gile.embed_texts(**documents, language=language)
+            text_embeds, parts = returned.embed_texts(self.gile, documents, language)
             text_codes = self.gile.output_layer.project_texts(text_embeds, language)
             if loss_of_codes is not None:
-                return text_codes, text_embeds, *attentions
+                return text_codes, text_embeds, *parts
             scores = self.gile.score(text_codes, label_codes(label_space(self.config, language)), language)
-            return self.stored_labels.masked(scores, language, excluded), text_embeds, *attentions
+            return self.stored_labels.masked(scores, language, excluded), text_embeds, *parts
 
         documents = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
         documents |= {"pooled_embeds": pooled_embeds, "excluded": excluded_columns}
-        result, text_embeds, *attentions = run_by_language(self.config, language, documents, encode)
-        if postings is not None:
-            words = {"lexical_ids": lexical_ids, "lexical_counts": lexical_counts}
-            features = self.gile.lexical_features(words, text_embeds)
-            result = result + postings.scores(features, len(result)).to(result)
+        result, text_embeds, *parts = run_by_language(self.config, language, documents, encode)
+        words = {"lexical_ids": lexical_ids, "lexical_counts": lexical_counts}
+        result = self.gile.add_words(result, postings, words, text_embeds)
         logits = None if loss_of_codes else result
         loss = None
         if loss_of_codes is not None:
@@ -627,8 +659,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
         elif labels is not None:
             scores = without_infinities(result)
             loss = self.loss_function(logits=scores, labels=labels, config=self.config, **kwargs)
-        returned = tuple(attentions) if attentions and wants_attentions else None
-        return SequenceClassifierOutput(loss=loss, logits=logits, attentions=returned)
+        return SequenceClassifierOutput(loss=loss, logits=logits, **returned.split(parts))
 
     def _check_loss_arguments(self, labels: Tensor | None, arguments: dict[str, Any]) -> None:
         """Refuses unknown arguments of the loss, and a loss of `Trainer` that would be wrong."""

@@ -62,6 +62,7 @@ class Options:
         shortlist: As `top_k`; also adds these labels with descriptions, as text for the prompt of a language model.
         language: Language of the texts, for a multilingual model.
         label_language: Language of the labels, if it differs.
+        returns_logits: Whether scores are logits, without calibration; set by `StoredLabelsPipeline`.
 
     Raises:
         ValueError: If a value is invalid.
@@ -76,6 +77,7 @@ class Options:
     shortlist: int | None = None
     language: str | None = None
     label_language: str | None = None
+    returns_logits: bool = False
 
     def __post_init__(self) -> None:
         kinds: dict[str, type] = {
@@ -170,8 +172,13 @@ class LabelScoringPipeline(Pipeline):
         """
         if inputs is not None and sequences is not None:
             raise ValueError("pass the texts either as inputs or as sequences, got both")
-        texts = _check_texts(sequences if inputs is None else inputs, self.processor.check_text)
+        texts = _check_texts(sequences if inputs is None else inputs, self.read_text)
         return super().__call__(texts, candidate_labels=candidate_labels, **options)
+
+    def read_text(self, text: object, name: str) -> Any:
+        """Returns a checked document; `name` is for errors."""
+        self.processor.check_text(text, name)
+        return text
 
     def save_pretrained(self, save_directory: str | PathLike[str], **kwargs: Any) -> None:
         """Saves the model and its processor for `pipeline(task, model=folder, trust_remote_code=True)`."""
@@ -186,7 +193,7 @@ class LabelScoringPipeline(Pipeline):
             logging.get_logger(__name__).warning_once(
                 "hypothesis_template is ignored: GILE models read labels without a template"
             )
-        names = [field.name for field in fields(Options)]
+        names = [field.name for field in fields(Options) if field.name != "returns_logits"]
         for name in options:
             if name not in names:
                 raise ValueError(
@@ -294,7 +301,7 @@ class LabelScoringPipeline(Pipeline):
             if force_label is None:
                 force_label = config.force_label and self._has_all_seen(labels, side)
         seen = None
-        if config.calibration:
+        if config.calibration and not options.returns_logits:
             seen = self._label_facts("seen", labels, side)
         choice = Choice(
             is_multi_label=multi_label,
@@ -303,6 +310,7 @@ class LabelScoringPipeline(Pipeline):
             force_label=bool(force_label),
             calibration=config.calibration,
             seen=seen,
+            returns_logits=options.returns_logits,
         )
         answers: dict[int, TopLabels] = {}
         long = list(read.pieces)
@@ -313,7 +321,7 @@ class LabelScoringPipeline(Pipeline):
             # The mean of logits is the logit of the mean.
             means = torch.stack([piece.mean(0) for piece in pieces]) if options.long_texts == "mean" else pieces
             answers |= zip(long, best_labels(means, side.codes, side.addend(read, long), choice), strict=True)
-        if labels is None and options.multi_label is None:
+        if labels is None and options.multi_label is None and not options.returns_logits:
             self._watch([answer.scores for answer in answers.values()])
         if any(bool(answer.scores.isnan().any()) for answer in answers.values()):
             raise ValueError(
@@ -416,7 +424,7 @@ class StoredLabelsPipeline(LabelScoringPipeline):
         pipe = pipeline("text-classification", model="path-or-hub-id", trust_remote_code=True)
         pipe("Rats were fed.")  # [{"label": "Rats", "score": 0.9}]
         pipe(["Rats were fed.", "Iron in blood."], top_k=2, batch_size=32)  # two labels for each text, best first
-        pipe("Rats were fed.", top_k=None)  # all labels
+        pipe({"text": "A title", "text_pair": "A text"}, top_k=None)  # all labels
         pipe("Ratten.", language="german")  # a multilingual model
 
     Arguments and errors are those of `LabelScoringPipeline`.
@@ -426,10 +434,12 @@ class StoredLabelsPipeline(LabelScoringPipeline):
         """Classifies texts. Arguments of `pipeline(...)` are the defaults.
 
         Args:
-            inputs: A text, a list of texts, or a generator or dataset of texts.
-            options: `top_k`, the number of labels, None for all, by default the best; `language`, `long_texts`,
-                `batch_size` and `num_workers`, as in `LabelScoringPipeline`. `padding`, `truncation` and `max_length`
-                are accepted, but a text is always cut to the length that the model reads.
+            inputs: A text, `{"text": text, "text_pair": text}`, a list, or a generator or dataset of these. A pair is
+                read as a text of two lines, such as a title and a text.
+            options: `top_k`, the number of labels, None for all, by default the best; `function_to_apply`, "sigmoid",
+                "softmax", or "none" for logits without calibration, by default as the model was trained; `language`,
+                `long_texts`, `batch_size` and `num_workers`, as in `LabelScoringPipeline`. `padding`, `truncation` and
+                `max_length` are accepted, but a text is always cut to the length that the model reads.
 
         Returns:
             For each text `{"label": name, "score": probability}`; with `top_k`, a list of these, best first. As in the
@@ -438,12 +448,30 @@ class StoredLabelsPipeline(LabelScoringPipeline):
         Raises:
             ValueError: If texts or options are invalid, or no labels are stored.
         """
+        is_text = isinstance(inputs, str)
+        if isinstance(inputs, Mapping):
+            inputs = self.read_text(inputs, "inputs")
         answers = super().__call__(inputs, **options)
-        return [answers] if isinstance(inputs, str) and "top_k" not in options else answers
+        return [answers] if is_text and "top_k" not in options else answers
+
+    def read_text(self, text: object, name: str) -> Any:
+        """Returns a checked document, which may be a pair of texts; `name` is for errors."""
+        if not isinstance(text, Mapping) or "text" not in text or text.keys() - {"text", "text_pair"}:
+            return super().read_text(text, name)
+        content = super().read_text(text["text"], name)
+        pair = text.get("text_pair")
+        if pair is None:
+            return content
+        if not isinstance(content, str) or not isinstance(pair, str):
+            raise ValueError(
+                f"{name}: text and text_pair must be texts, got {type(content).__name__} and {type(pair).__name__}"
+            )
+        return super().read_text(f"{content}\n{pair}", name)
 
     def _sanitize_parameters(  # type: ignore[override]
         self,
         top_k: object = "",
+        function_to_apply: object = None,
         padding: object = None,
         truncation: object = None,
         max_length: int | None = None,
@@ -453,10 +481,15 @@ class StoredLabelsPipeline(LabelScoringPipeline):
         self._check_truncation(truncation, max_length)
         for name in options.keys() - {"candidate_labels", "language", "long_texts"}:
             raise ValueError(
-                f"the text-classification pipeline has no option {name!r}; it has top_k, language, long_texts and "
-                "batch_size"
+                f"the text-classification pipeline has no option {name!r}; it has top_k, function_to_apply, language, "
+                "long_texts and batch_size"
             )
         chosen = super()._sanitize_parameters(**options, top_k=None if top_k == "" else top_k)[1]
+        if function_to_apply is not None:
+            name = str(getattr(function_to_apply, "value", function_to_apply)).lower()
+            if name not in ("sigmoid", "softmax", "none"):
+                raise ValueError(f"function_to_apply must be 'sigmoid', 'softmax' or 'none', got {name!r:.100}")
+            chosen |= {"multi_label": name != "softmax", "returns_logits": name == "none"}
         if top_k == "":
             return {}, chosen, {}
         return {}, chosen | {"top_k": top_k}, {"returns_list": True}
@@ -491,8 +524,8 @@ PIPELINE_REGISTRY.supported_tasks.setdefault(
 )
 
 
-def _check_texts(inputs: Any, check: Callable[[Any, str], None]) -> Any:
-    """Returns a checked text or list of texts, or a dataset or generator that checks its texts by `check`."""
+def _check_texts(inputs: Any, read: Callable[[Any, str], Any]) -> Any:
+    """Returns a checked text or list of texts, or a dataset or generator that checks its texts by `read`."""
     if isinstance(inputs, str):
         return inputs
     if hasattr(inputs, "column_names") or hasattr(inputs, "columns"):  # a table, or a label set
@@ -503,25 +536,20 @@ def _check_texts(inputs: Any, check: Callable[[Any, str], None]) -> Any:
     if hasattr(inputs, "tolist"):  # numpy and pandas
         inputs = inputs.tolist()
     if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable | Dataset):
-        check(inputs, "text[0]")  # raises an error
+        read(inputs, "text[0]")  # raises an error
     has_length = hasattr(inputs, "__len__") and not isinstance(inputs, IterableDataset)
     if has_length and len(inputs) == 0:
         raise ValueError("no texts to score: pass at least one")
     if isinstance(inputs, Dataset) and has_length:
         positions = range(len(inputs))  # type: ignore[arg-type]
-        return PipelineDataset(positions, _read_row, {"texts": inputs, "check": check})
-    texts = (_checked(text, position, check) for position, text in enumerate(inputs))
+        return PipelineDataset(positions, _read_row, {"texts": inputs, "read": read})
+    texts = (read(text, f"text[{position}]") for position, text in enumerate(inputs))
     return list(texts) if has_length else texts
 
 
-def _read_row(position: int, texts: Any, check: Callable[[Any, str], None]) -> Any:
+def _read_row(position: int, texts: Any, read: Callable[[Any, str], Any]) -> Any:
     """Returns a checked text of a dataset."""
-    return _checked(texts[position], position, check)
-
-
-def _checked(text: Any, position: int, check: Callable[[Any, str], None]) -> Any:
-    check(text, f"text[{position}]")
-    return text
+    return read(texts[position], f"text[{position}]")
 
 
 class TokenizedText(NamedTuple):

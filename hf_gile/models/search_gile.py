@@ -247,6 +247,7 @@ class Choice:
         force_label: Whether a document gets its best label if no label reaches the threshold.
         calibration: As `GileConfig.calibration`.
         seen: `(L,)` bool, whether each label was trained on; only read with a calibration.
+        returns_logits: Whether scores are logits instead of probabilities.
     """
 
     is_multi_label: bool = True
@@ -255,6 +256,7 @@ class Choice:
     force_label: bool = False
     calibration: Mapping[str, Any] = field(default_factory=dict)
     seen: Tensor | None = None
+    returns_logits: bool = False
 
 
 @torch.no_grad()
@@ -274,7 +276,7 @@ def best_labels(text_codes: Tensor | Sequence[Tensor], codes: Tensor, bias: Bias
     Returns:
         Probabilities and indices of the labels of each document.
     """
-    is_searched = choice.is_multi_label and not torch.is_tensor(choice.threshold)
+    is_searched = choice.is_multi_label and not choice.returns_logits and not torch.is_tensor(choice.threshold)
     if torch.is_tensor(text_codes) and choice.top_k is not None and is_searched:
         return _best_by_search(text_codes, codes, bias, choice, choice.top_k)
     answers = []
@@ -332,7 +334,12 @@ def _logits(text_codes: Tensor | Sequence[Tensor], codes: Tensor, size: int) -> 
 def _choose(raw: Tensor, choice: Choice) -> list[TopLabels]:
     """Selects the labels of each row of `(B, L)` logits."""
     logits = raw if choice.seen is None else calibrated(raw, choice.seen, choice.calibration)
-    scores = logits.sigmoid() if choice.is_multi_label else logits.softmax(-1)
+    if choice.returns_logits:
+        scores = logits
+    elif choice.is_multi_label:
+        scores = logits.sigmoid()
+    else:
+        scores = logits.softmax(-1)
     if choice.threshold is not None:
         threshold = torch.as_tensor(choice.threshold, dtype=scores.dtype, device=scores.device)
         passing = ~(scores < threshold)  # not `>=`: includes NaN

@@ -214,6 +214,7 @@ class WordEncoder(nn.Module):
         inputs_embeds: Tensor | None = None,
         pooled: Tensor | None = None,
         language: str | None = None,
+        hidden_states: list[Tensor] | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Encodes documents.
 
@@ -223,6 +224,7 @@ class WordEncoder(nn.Module):
             inputs_embeds: `(B, W, D)` or `(B, S, W, D)` word vectors, instead of `input_ids`.
             pooled: `(B, P)` or `(B, S, P)` precomputed output of `TransformerEncoder.pool`, for this encoder only.
             language: Language of all documents, for a multilingual model.
+            hidden_states: List to which a pretrained encoder adds those of each layer, `(B, W, P)` or `(B, S, W, P)`.
 
         Returns:
             `(B, H)` document vectors and attention weights: `(B, W)`; or `(B, S, W)`, normalized in each sentence, and
@@ -362,12 +364,13 @@ class TransformerEncoder(nn.Module):
         inputs_embeds: Tensor | None = None,
         pooled: Tensor | None = None,
         language: str | None = None,
+        hidden_states: list[Tensor] | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Encodes documents; see `WordEncoder.forward`."""
         if pooled is not None:
             return pooled, ()
         assert attention_mask is not None
-        vectors, weights = self.pool(input_ids, attention_mask, inputs_embeds, language)
+        vectors, weights = self.pool(input_ids, attention_mask, inputs_embeds, language, hidden_states)
         return vectors, (weights,)
 
     def pool(
@@ -376,8 +379,11 @@ class TransformerEncoder(nn.Module):
         attention_mask: Tensor,
         inputs_embeds: Tensor | None = None,
         language: str | None = None,
+        hidden_states: list[Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Encodes and pools `(..., W)` tokens, in batches of rows of about equal length, to avoid padding.
+
+        The hidden states of each layer, `(..., W, P)`, are added to `hidden_states`, if passed; zero for padding.
 
         Returns:
             `(..., P)` vectors with a root mean square of 1, zero for a row without tokens, and the `(..., W)` weights
@@ -395,8 +401,11 @@ class TransformerEncoder(nn.Module):
                 f"the pretrained encoder reads at most {self.max_positions} tokens, got {mask.shape[1]}; use the "
                 "processor saved with the model, or its tokenizer with truncation=True"
             )
-        if torch.compiler.is_compiling():  # which does not know the number of batches
-            vectors, weights = self._pool_rows(tokens, mask, language)
+        returns_states = hidden_states is not None
+        if returns_states or torch.compiler.is_compiling():  # a compiler does not know the number of batches
+            vectors, weights, layers = self._pool_rows(tokens, mask, language, returns_states)
+            if hidden_states is not None:
+                hidden_states += [layer.masked_fill(~mask[..., None], 0).view(*shape, -1) for layer in layers]
             vectors = vectors.masked_fill(~mask.any(-1, keepdim=True), 0)
             return vectors.view(*shape[:-1], self.pooled_size), weights.view(shape)
         lengths = torch.arange(1, mask.shape[1] + 1, device=mask.device)
@@ -407,7 +416,7 @@ class TransformerEncoder(nn.Module):
         for rows in group_by_length(sizes, *limits):
             width = sizes[rows[-1]]
             batch = {name: x[rows, :width] for name, x in tokens.items()}
-            pooled, row_weights = self._pool_rows(batch, mask[rows, :width], language)
+            pooled, row_weights, _ = self._pool_rows(batch, mask[rows, :width], language)
             vectors[rows] = pooled
             weights[rows, :width] = row_weights.to(weights.dtype)
         return vectors.view(*shape[:-1], self.pooled_size), weights.view(shape)
@@ -426,14 +435,17 @@ class TransformerEncoder(nn.Module):
             outputs.append(self.pool(input_ids.gather(1, order), is_part.gather(1, order), language=language)[0])
         return rms_normalized(torch.stack(outputs).sum(0))
 
-    def _pool_rows(self, tokens: dict[str, Tensor], mask: Tensor, language: str | None) -> tuple[Tensor, Tensor]:
-        """Encodes and pools rows with tokens in a single batch."""
+    def _pool_rows(
+        self, tokens: dict[str, Tensor], mask: Tensor, language: str | None, returns_states: bool = False
+    ) -> tuple[Tensor, Tensor, Sequence[Tensor]]:
+        """Encodes and pools rows with tokens in a single batch; also returns the hidden states of each layer."""
+        options = {"output_hidden_states": True} if returns_states else {}
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.is_frozen):
-            output = self.transformer(**tokens, attention_mask=mask.long())
+            output = self.transformer(**tokens, attention_mask=mask.long(), **options)
         hidden = output.last_hidden_state.flatten(0, 1).to(self.transformer.dtype)  # autocast may return 16 bits
         positions = torch.arange(hidden.shape[0], device=mask.device).view(mask.shape)
         vectors, weights = select_module(self.pooling, language)(hidden, positions, mask)
-        return rms_normalized(vectors), weights
+        return rms_normalized(vectors), weights, output.get("hidden_states", ())
 
 
 class HierarchicalTransformerEncoder(TransformerEncoder):
@@ -455,12 +467,13 @@ class HierarchicalTransformerEncoder(TransformerEncoder):
         inputs_embeds: Tensor | None = None,
         pooled: Tensor | None = None,
         language: str | None = None,
+        hidden_states: list[Tensor] | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Encodes documents of `(B, S, W)` tokens; also returns `(B, S)` attention over windows.
 
         Windows without tokens are masked; without `attention_mask`, those whose `pooled` vectors are zero.
         """
-        windows, weights = super().forward(input_ids, attention_mask, inputs_embeds, pooled, language)
+        windows, weights = super().forward(input_ids, attention_mask, inputs_embeds, pooled, language, hidden_states)
         mask = windows.any(-1) if attention_mask is None else attention_mask.any(-1)
         document, attention = over_sentences(self, windows.flatten(0, 1), mask, language)
         if self.sentence_encoder is None:
@@ -512,6 +525,7 @@ class StaticEncoder(nn.Module):
         inputs_embeds: Tensor | None = None,
         pooled: Tensor | None = None,
         language: str | None = None,
+        hidden_states: list[Tensor] | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Encodes documents; see `WordEncoder.forward`.
 

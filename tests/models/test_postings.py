@@ -174,12 +174,12 @@ def test_a_saved_processor_returns_the_words_that_a_tokenizer_lacks(make_lexical
         reloaded.check_fits(model.config)
 
 
-def test_postings_of_any_labels_add_words_to_the_score_of_both_towers(make_lexical):
+def test_towers_score_with_the_postings_of_any_labels(make_lexical):
     model, processor = make_lexical()
     inputs = inputs_of(processor)
     words = processor(label_text=LABELS.texts, return_tensors="pt")
-    of_words = model.gile.postings(LABELS).scores(LexicalFeatures.of(inputs))
-    torch.testing.assert_close(logits_of(model.gile, {**inputs, **words}) + of_words, logits_of(model, inputs))
+    actual = logits_of(model.gile, {**inputs, **words, "postings": model.gile.postings(LABELS)})
+    torch.testing.assert_close(actual, logits_of(model, inputs))
     model.config.term_weights = {"unseen": {"match": 0.0, "coverage": 0.0}}
     assert model.gile.postings(LABELS) is None
 

@@ -1,6 +1,7 @@
 """The pipeline "text-classification" of a saved model: the shapes of the built-in pipeline, our probabilities."""
 
 import pytest
+from answers import logits_of
 from datasets import Dataset
 from transformers import BertConfig, BertForSequenceClassification, BertTokenizer, pipeline
 from transformers.pipelines.pt_utils import KeyDataset
@@ -35,6 +36,8 @@ def test_answers_have_the_shapes_of_the_built_in_pipeline(make_model, defaults, 
     inputs = [
         "iron",
         ["iron"],
+        {"text": "iron", "text_pair": "milk"},
+        [{"text": "iron", "text_pair": "milk"}, {"text": "iron"}],
         KeyDataset(Dataset.from_dict({"words": ["iron", "milk", "a"]}), "words"),
     ]
     for texts in inputs:
@@ -56,6 +59,13 @@ def test_probabilities_equal_those_of_label_scoring(make_model, kind, problem, c
         assert [entry["label"] for entry in answer] == scores["labels"]
         assert [entry["score"] for entry in answer] == scores["scores"]
     assert [answer["label"] for answer in pipe(TEXTS)] == [scores["labels"][0] for scores in expected]
+    for function, multi_label in (("sigmoid", True), ("softmax", False)):
+        expected = LabelScoringPipeline(model=model, processor=processor)(TEXTS[0], multi_label=multi_label)
+        answer = pipe(TEXTS[0], function_to_apply=function, top_k=None)
+        assert [entry["score"] for entry in answer] == expected["scores"]
+    logits = sorted(logits_of(model, processor(TEXTS[:1], return_tensors="pt"))[0].tolist(), reverse=True)
+    answer = pipe(TEXTS[0], function_to_apply="none", top_k=None)
+    assert [entry["score"] for entry in answer] == pytest.approx(logits, rel=1e-5, abs=1e-6)
 
 
 def test_tokenizer_options_are_accepted_unless_they_change_the_text(make_model):
@@ -66,13 +76,16 @@ def test_tokenizer_options_are_accepted_unless_they_change_the_text(make_model):
     for options, message in (
         ({"truncation": False}, "texts are always cut; long_texts='max' reads them in pieces"),
         ({"max_length": 10}, "this model reads up to 11 words or tokens of a text"),
+        ({"function_to_apply": "tanh"}, "must be 'sigmoid', 'softmax' or 'none', got 'tanh'"),
         ({"threshold": 0.5}, "the text-classification pipeline has no option 'threshold'; it has top_k"),
     ):
         with pytest.raises(ValueError, match=message):
             pipe(TEXTS, **options)
-    for texts in ({"text": "iron"}, [{"text": "iron"}], None):
+    for texts in ({"text": "iron", "title": "a"}, [{"text_pair": "a"}], None):
         with pytest.raises(ValueError, match="must be a text"):
             pipe(texts)
+    with pytest.raises(ValueError, match="inputs: text and text_pair must be texts, got str and list"):
+        pipe({"text": "milk", "text_pair": ["iron"]})
 
 
 TASKS = [("text-classification", "transformer"), ("zero-shot-classification", "han")]

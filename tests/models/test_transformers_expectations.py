@@ -6,8 +6,9 @@ import pytest
 import torch
 from answers import logits_of
 from transformers import TorchAoConfig
+from transformers.utils import logging as transformers_logging
 
-from hf_gile import GileForSequenceClassification
+from hf_gile import GileForSequenceClassification, Label, LabelSet
 from hf_gile.models.lexical_gile import LexicalFeatures, list_features, pad_features
 
 
@@ -33,16 +34,47 @@ def documents(kind, documents=3, sentences=2, words=5):
     return {"input_ids": ids, "attention_mask": mask}
 
 
-def test_hidden_states_are_refused(make):
+REQUESTS = [("transformer", "argument"), ("hierarchical_transformer", "configuration")]
+
+
+@pytest.mark.parametrize(("kind", "requested_by"), REQUESTS)
+def test_hidden_states_of_a_pretrained_encoder_are_returned(make_pretrained, kind, requested_by):
+    labels = LabelSet([Label(name, name, language=name) for name in ("de", "en")])
+    model, processor = make_pretrained(kind, languages=["de", "en"], labels=labels)
+    texts = ["the heart pumps", "iron. milk and the blood of an infant", ""]
+    inputs = processor(texts, language=["en", "de", "en"], return_tensors="pt")
+    model.config.output_hidden_states = requested_by == "configuration"
+    options = {"output_hidden_states": True} if requested_by == "argument" else {}
+    transformer, ids, mask = model.gile.text_encoder.transformer, inputs["input_ids"], inputs["attention_mask"]
+    with torch.no_grad():
+        width = ids.shape[-1]
+        exact = transformer(ids.view(-1, width), attention_mask=mask.view(-1, width), output_hidden_states=True)
+        for part, labels in ((model, {}), (model.gile, {"label_input_ids": model.label_input_ids})):
+            if labels:
+                labels["label_language"] = "en"
+            output = part(**inputs, **labels, **options)
+            torch.testing.assert_close(output.logits, part(**inputs, **labels, output_hidden_states=False).logits)
+            states = output.hidden_states
+            assert len(states) == 3
+            for state, expected in zip(states, exact.hidden_states, strict=True):
+                assert state.shape == (*ids.shape, 12)
+                expected = expected.view(state.shape)
+                torch.testing.assert_close(state[mask.bool()], expected[mask.bool()])
+            assert part(**inputs, **labels, output_hidden_states=False).hidden_states is None
+        empty = {"input_ids": ids[2:], "attention_mask": torch.zeros_like(mask[2:]), "language": "en"}
+        assert len(model(**empty, **options).hidden_states) == 3
+
+
+def test_word_encoders_say_that_they_have_no_hidden_states(make, monkeypatch):
+    messages = []
+    logger = type(transformers_logging.get_logger("x"))
+    monkeypatch.setattr(logger, "warning_once", lambda _, text: messages.append(text))
     model, inputs = make("wan"), documents("wan")
-    expected = model(**inputs).logits
-    for part in (model, model.gile):
-        with pytest.raises(ValueError, match="GILE models return no hidden states"):
-            part(**inputs, output_hidden_states=True)
-    assert torch.equal(model(**inputs, output_hidden_states=None).logits, expected)  # as peft
-    model.config.output_hidden_states = True
-    with pytest.raises(ValueError, match="GILE models return no hidden states"):
-        model(**inputs)
+    assert model(**inputs, output_hidden_states=None).hidden_states is None  # as peft
+    assert not messages
+    output = model(**inputs, output_hidden_states=True)
+    assert torch.equal(output.logits, model(**inputs).logits)
+    assert messages == ["output_hidden_states: only pretrained encoders have hidden states to return"]
 
 
 def test_word_encoders_do_not_support_activation_checkpointing(make):
