@@ -38,7 +38,6 @@ from hf_gile import Label, LabelSet
 from hf_gile.metrics import LabelMetrics
 from hf_gile.models.lexical_gile import LexicalFeatures, Postings, list_features, pad_features
 from hf_gile.models.mixture_gile import WORD_TERMS
-from hf_gile.training.convex.term_weights import word_terms
 from hf_gile.training.encoders import LABEL_FRAME, best_text_encoder, prompt_of
 from hf_gile.training.general import SHRINKAGE, document_idf
 
@@ -349,7 +348,7 @@ def terms_of(
     for way, documents in zip(WAYS, ([], background), strict=True):
         idf = torch.from_numpy(document_idf(encoder.tokenizer, documents))
         postings = Postings.build(labels, idf, torch.ones(len(WORD_TERMS), len(labels)))
-        words[way] = word_terms(postings, features)[:2].permute(1, 2, 0)
+        words[way] = postings.terms(features)[:2].permute(1, 2, 0)
     return Example(cosines, words, gold)
 
 

@@ -24,7 +24,7 @@ from transformers import PreTrainedConfig
 from .models import GileProcessor, Scorer, get_towers, unwrapped
 from .models.labels_gile import Label, LabelSet
 from .models.languages_gile import check_language, get_language_columns
-from .models.lexical_gile import LexicalFeatures, Postings, concatenate_ranges
+from .models.lexical_gile import LexicalFeatures, Postings
 from .models.registration import evaluating
 from .models.search_gile import (
     TopLabels,
@@ -481,11 +481,10 @@ def _selected(postings: Postings, columns: Tensor) -> Postings:
     order = postings.labels.new_full((postings.weights.shape[1],), -1)
     order[columns] = torch.arange(len(columns), device=columns.device)
     texts = (order[postings.labels] >= 0).nonzero()[:, 0]
-    sizes = postings.starts.diff()[texts]
-    entries = concatenate_ranges(postings.starts[texts].long(), sizes.long())
+    entries = postings.entries_of(texts)
     return Postings.from_entries(
-        postings.features[postings.positions[entries]],
-        sizes,
+        postings.expand_features()[entries],
+        postings.starts.diff()[texts],
         postings.values[entries],
         order[postings.labels[texts]],
         postings.words[texts],
@@ -500,7 +499,7 @@ def _joined(postings: Postings, new: Postings | None) -> Postings:
     assert new is not None  # both belong to the same model
     new = Postings(*(tensor.to(postings.labels.device) for tensor in new))
     return Postings.from_entries(
-        torch.cat([part.features[part.positions] for part in (postings, new)]),
+        torch.cat([postings.expand_features(), new.expand_features()]),
         torch.cat([postings.starts.diff(), new.starts.diff()]),
         torch.cat([postings.values, new.values]),
         torch.cat([postings.labels, new.labels + postings.weights.shape[1]]),

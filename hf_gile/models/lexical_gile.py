@@ -182,7 +182,7 @@ class WordRows(nn.Module):
             raise ValueError(f"sizes of word rows do not add up to their {len(self.ids)} words: the model is damaged")
         rows = columns.clamp(min=0).to(self.ids.device)
         sizes = self.sizes[rows].long() * (columns >= 0).to(rows.device)
-        words = concatenate_ranges((self.sizes.cumsum(0) - self.sizes)[rows], sizes)
+        words = _concatenate_ranges((self.sizes.cumsum(0) - self.sizes)[rows], sizes)
         positions = torch.arange(len(rows), device=rows.device).repeat_interleave(sizes)
         return self.ids[words], positions, self.weight[words]
 
@@ -276,6 +276,14 @@ class Postings(NamedTuple):
         starts = functional.pad(sizes.cumsum(0), (1, 0))
         return cls(distinct.int(), starts.int(), positions.int(), values, *other_fields)
 
+    def expand_features(self) -> Tensor:
+        """Returns the `(E,)` features of all entries."""
+        return self.features[self.positions]
+
+    def entries_of(self, texts: Tensor) -> Tensor:
+        """Returns the indices of the entries of `(C,)` texts, text by text."""
+        return _concatenate_ranges(self.starts[texts].long(), self.starts.diff()[texts].long())
+
     @torch.compiler.disable
     @torch.no_grad()
     def scores(self, features: LexicalFeatures | None, number: int | None = None) -> Tensor:
@@ -292,7 +300,7 @@ class Postings(NamedTuple):
             )
         scores = self.values.new_empty(len(features), self.weights.shape[1])
         of_match, of_coverage, of_words, of_title, of_specificity = self.weights[..., None]
-        for rows, (match, coverage, words, title) in self.blocks(features):
+        for rows, (match, coverage, words, title) in self._blocks(features):
             sums = match.mul_(of_match)
             sums[coverage.labels] += coverage.shares * of_coverage[coverage.labels]
             sums.addcmul_(words, of_words)
@@ -301,7 +309,20 @@ class Postings(NamedTuple):
             scores[rows] = sums.T
         return scores
 
-    def blocks(self, features: LexicalFeatures) -> Iterator[tuple[slice, "_Terms"]]:
+    @torch.no_grad()
+    def terms(self, features: LexicalFeatures) -> Tensor:
+        """Computes the `WORD_TERMS` of documents for all labels, `(5, B, L)`."""
+        computed = self.values.new_zeros(len(self.weights), len(features), self.weights.shape[1])
+        of_match, of_coverage, of_words, of_title, of_specificity = computed
+        of_specificity.copy_(self.specificity)
+        for rows, (match, coverage, words, title) in self._blocks(features):
+            of_match[rows] = match.T
+            of_coverage[rows, coverage.labels] = coverage.shares.T
+            of_words[rows] = words.T
+            of_title[rows, title.labels] = title.shares.T
+        return computed
+
+    def _blocks(self, features: LexicalFeatures) -> Iterator[tuple[slice, "_Terms"]]:
         """Yields rows of some documents at a time, and their terms."""
         size = max(1, min(_DOCUMENTS_AT_ONCE, _SUMS_AT_ONCE // max(1, len(self.labels))))
         for start in range(0, len(features), size):
@@ -355,7 +376,7 @@ class Postings(NamedTuple):
         for entry in (first, first + self.words - 1):  # of the first and last word
             names = names[row_of_feature[self.positions[entry[names]]] > 0]
         sizes = self.words[names].long()
-        words = self.positions[concatenate_ranges(first[names].long(), sizes)]
+        words = self.positions[_concatenate_ranges(first[names].long(), sizes)]
         shares = table[row_of_feature[words]]
         owners = torch.arange(len(names), device=names.device).repeat_interleave(sizes)
         least = table.new_ones(len(names), table.shape[1])
@@ -424,7 +445,7 @@ def word_evidence(shares: Tensor) -> Tensor:
     return shares.clamp_(min=0).mul_(200).log1p_()
 
 
-def concatenate_ranges(starts: Tensor, sizes: Tensor) -> Tensor:
+def _concatenate_ranges(starts: Tensor, sizes: Tensor) -> Tensor:
     """Concatenates ranges of integers with these starts and sizes."""
     numbers = (starts - sizes.cumsum(0) + sizes).repeat_interleave(sizes)
     return numbers.add_(torch.arange(len(numbers), device=numbers.device))

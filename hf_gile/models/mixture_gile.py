@@ -141,3 +141,10 @@ class Mixture:
         if common == self.of_group("rare", term) and (common == unseen or term == "rows"):  # unseen rows are zero
             return float(common)
         return self.by_label(term, rows.seen, rows.rarity)
+
+    def add(self, terms: Mapping[str, Tensor], seen: Tensor, rarity: Tensor | float = 0.0) -> Tensor:
+        """Adds up terms, `(B, L)` each by name, and the offset; labels as in `by_label`."""
+        scores = self.by_label("offset", seen, rarity)
+        for name, term in terms.items():
+            scores = scores + self.by_label(name, seen, rarity) * term
+        return scores

@@ -14,7 +14,7 @@ from hf_gile.models.mixture_gile import TERMS, WORD_TERMS
 from hf_gile.models.registration import evaluating
 from hf_gile.training.calibration.thresholds import MIN_DOCUMENTS, MIN_GOLD, tells_enough
 from hf_gile.training.convex.documents import Documents, stacked
-from hf_gile.training.convex.term_weights import Example, fit_term_weights, word_terms
+from hf_gile.training.convex.term_weights import Example, fit_term_weights
 from hf_gile.training.experiment import Experiment
 
 
@@ -114,7 +114,7 @@ def _compute_terms(
                 scores = _score_terms(model, batch, e)
             features = LexicalFeatures.of(batch)
             if postings is not None and features is not None:
-                scores["match"], scores["coverage"], *_ = word_terms(postings, features.to(idf.device))
+                scores["match"], scores["coverage"], *_ = postings.terms(features.to(idf.device))
             for name, values in scores.items():
                 terms.setdefault(name, []).append(values.float().cpu())
             number = len(batch["labels"])

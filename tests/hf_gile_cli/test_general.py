@@ -16,7 +16,6 @@ from transformers import PreTrainedTokenizerFast, pipeline
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelScoringPipeline, LabelSet
 from hf_gile.models.lexical_gile import LexicalFeatures, lexical_features
 from hf_gile.training import encoders, general
-from hf_gile.training.convex.term_weights import word_terms
 from hf_gile.training.general import CHOSEN, general_scorer, vocabulary_idf
 
 NAME = "sentence-transformers/all-MiniLM-L6-v2"
@@ -45,9 +44,8 @@ def test_the_score_is_the_sum_of_its_terms(encoder):
     of_documents = [model.gile.embed_texts(input_ids)[0][0] for input_ids in ids]
     common = sum(of_documents, torch.zeros_like(h[0])) / (len(documents) + 10)
     postings = model.gile.postings(labels)
-    match, coverage, *_ = word_terms(postings, LexicalFeatures.of(inputs))
-    logits = logits_of(model.gile, {**inputs, "label_input_ids": words})
-    logits += postings.scores(LexicalFeatures.of(inputs))
+    match, coverage, *_ = postings.terms(LexicalFeatures.of(inputs))
+    logits = logits_of(model.gile, {**inputs, "label_input_ids": words, "postings": postings})
     weights = CHOSEN[NAME]
     cosines = torch.cosine_similarity(h, e) - (e @ common) / len(common)
     expected = weights["cosine"] * cosines + weights["match"] * match + weights["coverage"] * coverage

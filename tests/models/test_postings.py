@@ -26,7 +26,6 @@ from hf_gile.models.lexical_gile import (
     pad_features,
 )
 from hf_gile.training import GileDataCollator, encode_dataset, set_lexical_weights
-from hf_gile.training.convex.term_weights import word_terms
 
 HEART = "The failing heart pumps less. Blood of infants."
 TEXTS = [HEART, "Breast milk.", "Iron, iron: iron", "Herzmuskelschwäche", ""]
@@ -109,7 +108,7 @@ def test_terms_of_blocks_equal_loops_over_documents_and_texts(small_table, full_
     shares = torch.tensor([list(some.values()) + [0.0] * (2 - len(some)) for some in near])
     features = LexicalFeatures(words.ids, words.counts, numbers, shares)
     labels = list(LABELS)
-    actual = word_terms(Postings.build(labels, idf, torch.ones(5, len(labels)), word_rows, full_length), features)
+    actual = Postings.build(labels, idf, torch.ones(5, len(labels)), word_rows, full_length).terms(features)
     assert actual.any(-1).any(-1).all()
     weights = dict(enumerate(idf.tolist()))
     for number, text in enumerate(texts):
@@ -127,9 +126,9 @@ def test_words_in_most_documents_are_ignored():
     idf[lexical_features("of the")] = 1.0
     postings = Postings.build([Label("a", "Diseases of the Heart"), Label("b", "of the")], idf, torch.ones(5, 2))
     ids = LexicalFeatures.of(pad_features(list_features(["heart diseases"])))
-    assert word_terms(postings, ids)[1].bool().tolist() == [[True, False]]
+    assert postings.terms(ids)[1].bool().tolist() == [[True, False]]
     ids = LexicalFeatures.of(pad_features(list_features(["of the"])))
-    assert word_terms(postings, ids)[1].bool().tolist() == [[False, True]]
+    assert postings.terms(ids)[1].bool().tolist() == [[False, True]]
 
 
 def test_lexical_terms_count_in_evaluation_with_the_weights_of_the_group(make_lexical, tmp_path):
@@ -139,7 +138,7 @@ def test_lexical_terms_count_in_evaluation_with_the_weights_of_the_group(make_le
     with torch.no_grad():
         model.gile.label_rows.weight[1] = 1.0
         logits = model(**inputs).logits
-        match, coverage, _, _, specificity = word_terms(model.stored_postings(), LexicalFeatures.of(inputs))
+        match, coverage, _, _, specificity = model.stored_postings().terms(LexicalFeatures.of(inputs))
         model.config.term_weights = {group: {"match": 0.0, "coverage": 0.0} for group in weights}
         without = model(**inputs).logits
         assert torch.equal(without, model(inputs["input_ids"]).logits)  # and nobody asks for them
@@ -216,7 +215,7 @@ def test_changing_an_index_equals_building_it_again(make_lexical, tokenized):
     fresh = LabelIndex.build(model, processor, index.label_set)
     torch.testing.assert_close(index.scores(codes, lexical=ids), fresh.scores(codes, lexical=ids))
     assert index.label_set.ids == ["i", "g", "d", "b", "x"]
-    assert word_terms(index.postings, ids)[1][0].bool().tolist() == [False, False, False, True, True]
+    assert index.postings.terms(ids)[1][0].bool().tolist() == [False, False, False, True, True]
 
 
 def test_a_search_by_codes_gives_exact_scores_of_its_candidates(make_lexical):

@@ -17,6 +17,7 @@ from hf_gile import GileForSequenceClassification, Label, LabelIndex, LabelScori
 from hf_gile.metrics import LabelMetrics
 from hf_gile.metrics.batch import read_batch
 from hf_gile.models.lexical_gile import list_features
+from hf_gile.models.mixture_gile import Mixture
 from hf_gile.training import GileDataCollator, add_pooled_embeds, encode_dataset
 from hf_gile.training.convex import Regularisation, fit_convex, fit_head, fitting, refit_convex
 from hf_gile.training.convex import documents as documents_module
@@ -25,7 +26,7 @@ from hf_gile.training.convex.documents import Documents
 from hf_gile.training.convex.head import refit_head
 from hf_gile.training.convex.label_side import CONSTANT, Joint, fit_bilinear, fit_joint, fit_rows, score_rows
 from hf_gile.training.convex.losses import binary_loss, listwise_loss
-from hf_gile.training.convex.term_weights import Example, add_terms, fit_term_weights, prior_of, raise_unseen
+from hf_gile.training.convex.term_weights import Example, fit_term_weights, prior_of, raise_unseen
 from hf_gile.training.convex.word_rows import WordRegression, feature_counts
 from hf_gile.training.experiment import _pool_sample
 
@@ -260,7 +261,7 @@ def test_unseen_labels_are_raised_up_to_seen_gold_labels(lead, offset):
 
 def scores_of(head, vectors, e, words=None):
     terms = {"rows": score_rows(head.rows, vectors), **head.form.terms(vectors, e), **(words or {})}
-    return add_terms(head.term_weights, terms, head.rows.seen, head.rows.rarity)
+    return Mixture(list(terms), head.term_weights).add(terms, head.rows.seen, head.rows.rarity)
 
 
 @pytest.mark.usefixtures("short_search")

@@ -28,7 +28,6 @@ from ..starting import set_lexical_weights, set_word_vectors
 from .documents import Documents, may_be_held_out
 from .head import LARGEST, CompareWords, ConvexFit, Head, Regularisation, fit_head, refit_head
 from .label_side import Joint
-from .term_weights import word_terms
 from .word_rows import WordRegression, feature_counts, named_labels
 
 _DOCUMENTS_AT_ONCE = 1024
@@ -319,7 +318,7 @@ def _words(
         # In blocks: padded to the longest document, all words could exceed memory.
         blocks = (rows[block.tolist()] for block in numbers.split(_COMPARED_AT_ONCE) if len(block))
         features = (LexicalFeatures.of(pad_features(block)) for block in blocks)
-        computed = [word_terms(postings, block)[compared] for block in features if block is not None]
+        computed = [postings.terms(block)[compared] for block in features if block is not None]
         terms = torch.cat(computed or [unweighted[compared, None][:, :0]], 1)
         return {WORD_TERMS[number]: term for number, term in zip(compared, terms, strict=True)}
 

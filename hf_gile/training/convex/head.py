@@ -14,13 +14,13 @@ from torch import Tensor
 
 from ...metrics import ranking_metrics
 from ...models.losses_gile import IGNORE
-from ...models.mixture_gile import Rows
+from ...models.mixture_gile import Mixture, Rows
 from ..calibration.thresholds import tells_enough
 from ..encoding import Progress
 from .documents import EXAMPLE_SCORES, FEW, FOLDS, Documents, Fold, folds_of_documents, folds_of_labels
 from .label_side import Bilinear, Joint, fit_bilinear, fit_joint, fit_rows, rarity_of, score_rows
 from .losses import scaled_loss
-from .term_weights import Example, TermWeights, add_terms, fit_term_weights, prior_of, raise_unseen
+from .term_weights import Example, TermWeights, fit_term_weights, prior_of, raise_unseen
 from .word_rows import WordRegression, gold_matrix
 
 L2_OF_ROWS = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
@@ -456,7 +456,7 @@ class _Fit:
             others = fold.left_out.take(slice(first, None))
             first = number  # each fold leaves out the validation documents
             example = self.example_of_all_labels(fold, others)
-            scores = add_terms(self.weights, example.terms, example.seen, rarity)
+            scores = Mixture(list(example.terms), self.weights).add(example.terms, example.seen, rarity)
             _, candidates = others.targets(len(self.seen))
             scores[:, self.seen & ~fold.seen] = -torch.inf
             if candidates is not None:
@@ -650,7 +650,8 @@ def _offset_of(examples: Sequence[Example], weights: TermWeights) -> float:
     Documents that the terms were fitted on score their own labels higher than new documents do: the probabilities of
     these are then too low.
     """
-    scores = torch.cat([add_terms(weights, example.terms, example.seen) for example in examples])
+    mixture = Mixture(list(examples[0].terms), weights)
+    scores = torch.cat([mixture.add(example.terms, example.seen) for example in examples])
     targets = torch.cat([example.documents.targets(len(example.seen))[0] for example in examples])
     return float(brentq(lambda offset: float((scores + offset).sigmoid().sum() - targets.sum()), -1e3, 1e3))
 

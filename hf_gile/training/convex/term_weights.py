@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
-from ...models.lexical_gile import LexicalFeatures, Postings
 from ...models.mixture_gile import Mixture
 from ..calibration.raising import PRICE, PRICE_ONE_LABEL, SharedRanking
 from .documents import Documents
@@ -45,29 +44,6 @@ class Example:
         """Yields the terms of blocks of documents, small enough for `width` numbers per document."""
         for rows, block in self.documents.blocks(width):
             yield {name: numbers[rows] for name, numbers in self.terms.items()}, block
-
-
-@torch.no_grad()
-def word_terms(postings: Postings, features: LexicalFeatures) -> Tensor:
-    """Computes the `WORD_TERMS` of B documents for all labels, `(5, B, L)`."""
-    computed = postings.values.new_zeros(len(postings.weights), len(features), postings.weights.shape[1])
-    of_match, of_coverage, of_words, of_title, of_specificity = computed
-    of_specificity.copy_(postings.specificity)
-    for rows, (match, coverage, words, title) in postings.blocks(features):
-        of_match[rows] = match.T
-        of_coverage[rows, coverage.labels] = coverage.shares.T
-        of_words[rows] = words.T
-        of_title[rows, title.labels] = title.shares.T
-    return computed
-
-
-def add_terms(weights: TermWeights, terms: Mapping[str, Tensor], seen: Tensor, rarity: Tensor | float = 0.0) -> Tensor:
-    """Adds up terms, `(N, L)` each by name, and the offset; labels as in `Mixture.by_label`."""
-    mixture = Mixture((), weights)
-    scores = mixture.by_label("offset", seen, rarity)
-    for name, term in terms.items():
-        scores = scores + mixture.by_label(name, seen, rarity) * term
-    return scores
 
 
 def prior_of(one_label: bool, shares_words: bool, has_word_rows: bool, num_labels: int = 0) -> TermWeights:
@@ -218,10 +194,11 @@ def raise_unseen(examples: Sequence[Example], weights: TermWeights, one_label: b
     Returns:
         The offset of unseen labels, and their `SharedRanking.crowding` with it.
     """
+    mixture = Mixture((), weights)
     ranking = SharedRanking()
     for example in examples:
         for terms, block in example.blocks(len(example.seen) * max(1, len(example.terms))):
-            ranking.update(add_terms(weights, terms, example.seen, example.rarity), block.gold, example.seen)
+            ranking.update(mixture.add(terms, example.seen, example.rarity), block.gold, example.seen)
     price = PRICE_ONE_LABEL if one_label else PRICE
     raised = ranking.best_raise(price, one_label=one_label)
     crowding = ranking.mapped(lambda scores: scores, lambda scores: scores + raised).crowding()

@@ -162,7 +162,7 @@ def named_labels(postings: Postings, counts: csr_matrix, wanted: Tensor) -> csr_
     Returns:
         `(N, L)` zeros and ones.
     """
-    features = postings.features[postings.positions]
+    features = postings.expand_features()
     texts = torch.arange(len(postings.labels)).repeat_interleave(postings.starts.diff())
     is_name = (postings.words > 0) & wanted[postings.labels]
     is_word = is_name[texts] & (features % 2 == 0)  # even for words
