@@ -169,7 +169,9 @@ def make_model(bench: Bench, encoder: str, labels: int, **fields: Any) -> tuple[
         config = GileConfig(text_encoder_config=bert, **only_read(**fields))
     model = GileForSequenceClassification(config).to(bench.device).eval()
     if config.output_layer != "linear":
-        model.label_input_ids = torch.randint(6, config.text_config.vocab_size, (labels, 5), device=bench.device)
+        model.stored_labels.input_ids = torch.randint(
+            6, config.text_config.vocab_size, (labels, 5), device=bench.device
+        )
         config.label_length = 5
     return model, GileProcessor.for_config(tokenizer, config)
 

@@ -59,7 +59,7 @@ def make(system: str, documents: int, device: str, dtype: torch.dtype, labels: i
     if config.output_layer != "linear":  # names of one to five words
         words = rng.integers(1, config.text_config.vocab_size, (labels, 5))
         words[np.arange(5) >= rng.integers(1, 6, (labels, 1))] = config.text_config.pad_token_id
-        model.label_input_ids = torch.from_numpy(words)
+        model.stored_labels.input_ids = torch.from_numpy(words)
         config.label_length = 5
     model = model.to(device).train()
     # Word frequencies as in real text, because repeated words of a batch are encoded only once.

@@ -38,17 +38,16 @@ class DefaultPipeline(LabelScoringPipeline):
     def _forward(self, model_inputs: dict[str, Any], labels: object = None, **chosen: Any) -> dict[str, Any]:
         if not self.chooses_encoder:
             return super()._forward(model_inputs, labels, **chosen)
-        batched = isinstance(model_inputs["request"], list)
-        requests = model_inputs["request"] if batched else [model_inputs["request"]]
+        batched = isinstance(model_inputs["text"], list)
+        texts = model_inputs["text"] if batched else [model_inputs["text"]]
         by_reader: dict[LabelScoringPipeline, list[int]] = {}
-        for position, request in enumerate(requests):
-            candidates = labels if request.labels is None else request.labels
-            by_reader.setdefault(self._reader_of(request.text, candidates), []).append(position)
+        for position, (text,) in enumerate(texts):
+            by_reader.setdefault(self._reader_of(text, labels), []).append(position)
         columns: dict[str, list[Any]] = {}
         for reader, positions in by_reader.items():
-            read = {"request": [requests[position] for position in positions]}
+            read = {"text": [texts[position] for position in positions]}
             for name, values in LabelScoringPipeline._forward(reader, read, labels, **chosen).items():
-                column = columns.setdefault(name, [None] * len(requests))
+                column = columns.setdefault(name, [None] * len(texts))
                 for position, value in zip(positions, values, strict=True):
                     column[position] = value
         return columns if batched else {name: values[0] for name, values in columns.items()}

@@ -148,10 +148,6 @@ class JointOutputEmbedding(nn.Module):
         self._cached: tuple[Tensor, list[tuple[int, int]]] | None = None
         self._collected: list[Tensor] | None = None
 
-    def extra_repr(self) -> str:
-        """Describes the sizes of the table."""
-        return "words={}, embedding_size={}".format(*self.weight.shape)
-
     def num_output_parameters(self) -> int:
         """Returns the number of parameters other than E (Eq. 16)."""
         return sum(parameter.numel() for name, parameter in self.named_parameters() if name != "weight")

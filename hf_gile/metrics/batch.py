@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..models.losses_gile import IGNORE
+from ..models.losses_gile import IGNORE, check_gold
 
 Array = Tensor | NDArray[Any]
 
@@ -184,21 +184,7 @@ def _to_tensor(array: Array | Sequence[bool], name: str) -> Tensor:
 
 def _read_label_indices(labels: Tensor, num_labels: int) -> Tensor:
     gold = labels.long()
-    outside = (gold != IGNORE) & ((gold < 0) | (gold >= num_labels))
-    if outside.any():
-        document, position = outside.nonzero()[0].tolist()
-        raise ValueError(
-            f"gold labels must be label indices 0..{num_labels - 1}, or -100 for padding, got "
-            f"{gold[document, position]} in document {document}; check the label set or the padding"
-        )
-    ordered = gold.sort(dim=1).values
-    repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != IGNORE)
-    if repeated.any():
-        document, position = repeated.nonzero()[0].tolist()
-        raise ValueError(
-            f"gold labels of a document must be distinct, got {ordered[document, position]} "
-            f"twice in document {document}; remove it, or pass multi-hot labels as bool"
-        )
+    check_gold(gold, num_labels)
     return gold if gold.shape[1] else gold.new_full((len(gold), 1), IGNORE)
 
 

@@ -125,12 +125,15 @@ def check_gold(labels: Tensor, num_labels: int) -> None:
     wrong = (labels != IGNORE) & ((labels < 0) | (labels >= num_labels))
     if bool(wrong.any()):
         raise ValueError(
-            f"labels has index {labels[wrong][0].item()}, but there are {num_labels} labels (0 to {num_labels - 1})"
+            f"labels has index {labels[wrong][0].item()}, but there are {num_labels} labels (0 to {num_labels - 1}), "
+            f"in document {int(wrong.nonzero()[0, 0])} of the batch"
         )
     ordered = labels.sort(dim=1).values
-    if bool(((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any()):
+    repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    if bool(repeated.any()):
         raise ValueError(
-            "labels contains a gold label of a document twice; pass distinct indices, or zeros and ones as floats"
+            f"labels contains a gold label of a document twice, of document {int(repeated.nonzero()[0, 0])} of the "
+            "batch; pass distinct indices, or zeros and ones as floats"
         )
 
 

@@ -499,10 +499,6 @@ class GileForSequenceClassification(GilePreTrainedModel):
         """`(L, T)` words of the stored labels, padded; a tensor of `stored_labels`."""
         return self.stored_labels.input_ids
 
-    @label_input_ids.setter
-    def label_input_ids(self, label_input_ids: Tensor) -> None:
-        self.stored_labels.input_ids = label_input_ids
-
     @property
     def label_set(self) -> LabelSet | None:
         """The stored labels; None if only their names are known."""
@@ -551,7 +547,7 @@ class GileForSequenceClassification(GilePreTrainedModel):
                 words = processor(label_text=label_set.texts, label_language=languages, return_tensors="pt")
                 label_input_ids = words["label_input_ids"]
             check_shape("label_input_ids", label_input_ids, len(label_set), "T")
-            self.label_input_ids = label_input_ids.long().to(self.label_input_ids.device)
+            self.stored_labels.input_ids = label_input_ids.long().to(self.label_input_ids.device)
             if self.gile.label_rows is not None:
                 self._reorder_rows(label_set)
             self.config.label_length = self.label_input_ids.shape[1]

@@ -9,8 +9,8 @@ Shapes: B texts, P pieces of a text, L labels, J joint size.
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cache, partial
+from dataclasses import dataclass, fields
+from functools import partial
 from numbers import Real
 from os import PathLike
 from typing import Any, NamedTuple
@@ -103,14 +103,6 @@ class Options:
             raise ValueError(f"long_texts must be one of {', '.join(LONG_TEXTS)}, got {self.long_texts!r:.100}")
 
 
-@dataclass(frozen=True)
-class _Request:
-    """A document and the labels to score; None for the stored labels."""
-
-    text: Any
-    labels: Any
-
-
 class LabelScoringPipeline(Pipeline):
     """Scores texts against labels by their text, with the interface of the built-in zero-shot pipeline.
 
@@ -121,7 +113,6 @@ class LabelScoringPipeline(Pipeline):
         pipe("Breast milk lowers the risk of infection.", candidate_labels=["Milk, Human", "Heart Failure"])
         pipe(texts, candidate_labels={"Milk, Human": "breast milk; colostrum"}, top_k=5)
         pipe(texts, top_k=5)  # the label set stored with the model
-        pipe(["Iron in blood.", "Rats were fed."], candidate_labels=[["Iron", "Milk"], ["Rats", "Mice"]])
         pipe(texts, threshold="stored")  # labels to assign; with force_label=True, at least one
         pipe(text, shortlist=30)["shortlist"]  # candidates, for the prompt of a language model
         for answer in pipe((json.loads(line)["text"] for line in file), batch_size=32): ...
@@ -165,8 +156,8 @@ class LabelScoringPipeline(Pipeline):
             inputs: A text, a list of texts, or a generator or dataset of texts (results are streamed). An empty text is
                 scored as a document without words. For models that read sentences, a text may be a list of sentences.
             candidate_labels: A list of label names or `Label`s, names with descriptions `{name: description}`, a
-                `LabelSet`, a `LabelIndex` of this model and language, or a string of names separated by commas; or a
-                list of these, with an element for each text. By default the label set stored with the model.
+                `LabelSet`, a `LabelIndex` of this model and language, or a string of names separated by commas. By
+                default the label set stored with the model.
             sequences: The texts, by their name in the built-in pipeline.
             options: Fields of `Options`; `batch_size`, the number of texts encoded together (1 by default), and
                 `num_workers`. `hypothesis_template`, an option of the built-in pipeline, is ignored.
@@ -182,15 +173,7 @@ class LabelScoringPipeline(Pipeline):
         if inputs is not None and sequences is not None:
             raise ValueError("pass the texts either as inputs or as sequences, got both")
         texts = _check_texts(sequences if inputs is None else inputs, self.read_text)
-        if not _has_set_for_each_text(candidate_labels):
-            return super().__call__(texts, candidate_labels=candidate_labels, **options)
-        if not isinstance(texts, list) or len(texts) != len(candidate_labels):
-            raise ValueError(
-                f"candidate_labels has {len(candidate_labels)} label lists: pass a list of as many texts, or a single "
-                "label list"
-            )
-        pairs = zip(texts, map(self._cache.label_set, candidate_labels), strict=True)
-        return super().__call__([_Request(*pair) for pair in pairs], **options)
+        return super().__call__(texts, candidate_labels=candidate_labels, **options)
 
     def read_text(self, text: object, name: str) -> Any:
         """Returns a checked document; `name` is for errors."""
@@ -224,34 +207,24 @@ class LabelScoringPipeline(Pipeline):
         return {}, chosen, {}
 
     def preprocess(self, inputs: object) -> dict[str, Any]:
-        """Wraps a text in a request, since `_forward` tokenizes whole batches."""
-        return {"request": inputs if hasattr(inputs, "labels") else _Request(inputs, None)}
+        """Wraps a text, since `_forward` tokenizes whole batches, and a text may be a list of sentences."""
+        return {"text": (inputs,)}
 
     def _forward(self, model_inputs: dict[str, Any], labels: object = None, **chosen: Any) -> dict[str, Any]:
-        batched = isinstance(model_inputs["request"], list)
-        requests: list[_Request] = model_inputs["request"] if batched else [model_inputs["request"]]
-        if labels is not None:
-            requests = [replace(item, labels=labels) if item.labels is None else item for item in requests]
+        batched = isinstance(model_inputs["text"], list)
+        texts = model_inputs["text"] if batched else [model_inputs["text"]]
         options = Options(**chosen)
-        texts = self.tokenize([request.text for request in requests], options)
-        read = self.embed(texts, options)
-        state = cache(self.model.gile.label_state)
-        by_labels: dict[int, list[int]] = {}
-        for position, request in enumerate(requests):
-            by_labels.setdefault(id(request.labels), []).append(position)
-        best: list[Any] = [None] * len(requests)
-        for positions in by_labels.values():
-            candidates = requests[positions[0]].labels
-            label_set = getattr(candidates, "label_set", candidates)
-            names = self._names(label_set, options)
-            answers = self.select(candidates, read, options, state, positions)
-            for position, answer in zip(positions, answers, strict=True):
-                described = _format_labels(label_set or self.model.label_set, names, answer.columns.tolist(), options)
-                best[position] = described | {"scores": answer.scores}
+        tokenized = self.tokenize([text for (text,) in texts], options)
+        label_set = getattr(labels, "label_set", labels)
+        names = self._names(label_set, options)
+        described = label_set or self.model.label_set
         columns = {
-            "request": requests,
-            "best": best,
-            "known": [any(map(self.processor.knows, text.pieces)) for text in texts],
+            "text": texts,
+            "best": [
+                _format_labels(described, names, answer.columns.tolist(), options) | {"scores": answer.scores}
+                for answer in self.select(labels, self.embed(tokenized, options), options)
+            ],
+            "known": [any(map(self.processor.knows, text.pieces)) for text in tokenized],
         }
         return columns if batched else {name: values[0] for name, values in columns.items()}
 
@@ -310,20 +283,10 @@ class LabelScoringPipeline(Pipeline):
         codes = gile.output_layer.project_texts(text_embeds, check_language(gile.config, language))
         return codes, text_embeds
 
-    def select(
-        self,
-        labels: object,
-        read: "EncodedTexts",
-        options: Options,
-        state: Callable[[], Any],
-        positions: Sequence[int],
-    ) -> list[TopLabels]:
-        """Selects the labels of the texts at some positions, which are scored against the same labels.
-
-        `labels` are a `LabelSet` or `LabelIndex`, None for the stored labels; `state` is `label_state` of the model.
-        """
+    def select(self, labels: object, read: "EncodedTexts", options: Options) -> list[TopLabels]:
+        """Selects the labels of texts among a `LabelSet` or `LabelIndex`, or None for the stored labels."""
         config = self.model.config
-        side = self._label_side(labels, options, state)
+        side = self._label_side(labels, options)
         multi_label = options.multi_label
         top_k = options.shortlist or options.top_k
         threshold: Any = options.threshold
@@ -350,13 +313,11 @@ class LabelScoringPipeline(Pipeline):
             returns_logits=options.returns_logits,
         )
         answers: dict[int, TopLabels] = {}
-        long = [row for row in positions if row in read.pieces]
-        if len(long) < len(positions):  # so that scores of short texts do not depend on long_texts
-            rows = slice(None) if len(positions) == len(read.codes) else positions
-            best = best_labels(read.codes[rows], side.codes, side.addend(read, rows), choice)
-            answers |= zip(positions, best, strict=True)
+        long = list(read.pieces)
+        if len(long) < len(read.codes):  # so that scores of short texts do not depend on long_texts
+            answers |= enumerate(best_labels(read.codes, side.codes, side.addend(read, slice(None)), choice))
         if long:
-            pieces = [widened(read.pieces[row]) for row in long]
+            pieces = list(map(widened, read.pieces.values()))
             # The mean of logits is the logit of the mean.
             means = torch.stack([piece.mean(0) for piece in pieces]) if options.long_texts == "mean" else pieces
             answers |= zip(long, best_labels(means, side.codes, side.addend(read, long), choice), strict=True)
@@ -368,11 +329,11 @@ class LabelScoringPipeline(Pipeline):
                 "training; use an earlier checkpoint"
             )
         first = side.columns.start
-        return [TopLabels(answers[row].scores, answers[row].columns + first) for row in positions]
+        return [TopLabels(answers[row].scores, answers[row].columns + first) for row in range(len(read.codes))]
 
     def logits(self, labels: object, read: "EncodedTexts", options: Options, columns: Sequence[int]) -> Tensor:
         """Returns `(B, C)` logits of texts for the labels at some indices; other arguments are as in `select`."""
-        side = self._label_side(labels, options, self.model.gile.label_state)
+        side = self._label_side(labels, options)
         scores = compute_scores(read.codes, side.codes, side.addend(read, slice(None)))
         return scores[:, [column - side.columns.start for column in columns]]
 
@@ -399,14 +360,14 @@ class LabelScoringPipeline(Pipeline):
 
     def postprocess(self, model_outputs: dict[str, Any]) -> dict[str, Any]:
         """Converts the best labels of a document to names and numbers."""
-        request = model_outputs["request"]
+        (text,) = model_outputs["text"]
         best = model_outputs["best"]
-        answer = {"sequence": request.text, **best, "scores": best["scores"].tolist()}
+        answer = {"sequence": text, **best, "scores": best["scores"].tolist()}
         if not model_outputs["known"]:
             answer["note"] = "the model knows no word of this text"
         return answer
 
-    def _label_side(self, labels: Any, options: Options, state: Callable[[], Any]) -> "_LabelSide":
+    def _label_side(self, labels: Any, options: Options) -> "_LabelSide":
         """Returns the codes and postings of labels in any form; arguments are as in `select`."""
         model = self.model
         language = check_language(model.config, options.language)
@@ -422,10 +383,11 @@ class LabelScoringPipeline(Pipeline):
             return _LabelSide(codes, bias, model.stored_postings(), columns, label_language)
 
         project = partial(project_label_set, model, self.processor, labels, language, options.label_language)
-        codes = self._cache.codes((labels, language, options.label_language), state(), project)
+        state = model.gile.label_state()
+        codes = self._cache.codes((labels, language, options.label_language), state, project)
         postings = None
         if model.gile.output_layer.counts_words:
-            inputs_state = (state(), compute_state(model.gile.output_layer.lexical.idf), label_language)
+            inputs_state = (state, compute_state(model.gile.output_layer.lexical.idf), label_language)
             postings = self._cache.fact(
                 labels, "postings", inputs_state, lambda: model.build_postings(labels, label_language)
             )
@@ -560,13 +522,6 @@ class StoredLabelsPipeline(LabelScoringPipeline):
 PIPELINE_REGISTRY.supported_tasks.setdefault(
     "label-scoring", {"impl": LabelScoringPipeline, "pt": (AutoModelForSequenceClassification,), "type": "text"}
 )
-
-
-def _has_set_for_each_text(labels: object) -> bool:
-    """Checks whether candidate labels are a list of label sets, a label set for each text."""
-    return isinstance(labels, list | tuple) and any(
-        isinstance(x, list | tuple | Mapping) or hasattr(x, "texts") or hasattr(x, "check_fits") for x in labels
-    )
 
 
 def _check_texts(inputs: Any, read: Callable[[Any, str], Any]) -> Any:

@@ -67,8 +67,7 @@ class Suggester:
         limits = [len(self._labels) if allowed is not None else item.limit for item, allowed, _ in questions]
         options = replace(self._options, top_k=max([1, *limits]))
         read = self._pipe.embed([text for *_, text in questions], options)
-        state = self._pipe.model.gile.label_state
-        answers = self._pipe.select(self._index, read, options, state, range(len(questions)))
+        answers = self._pipe.select(self._index, read, options)
         suggestions = []
         for row, ((item, ids, _), answer) in enumerate(zip(questions, answers, strict=True)):
             pairs = zip(answer.columns.tolist(), answer.scores.tolist(), strict=True)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ..models import GileModel, GileProcessor, Scorer, get_towers
 from ..models.registration import evaluating
+from ..models.stored_labels_gile import hash_bits
 from .encoding import Progress, batches_by_length, without_bars
 
 if TYPE_CHECKING:
@@ -98,11 +99,9 @@ def _fingerprint(inputs: "Dataset", gile: GileModel, bf16: bool) -> str:
     """Hashes everything that determines the vectors, since `datasets` would hash the history of the dataset."""
     config = gile.config.text_config
     encoder = pretrained_encoder(gile) or gile.text_encoder
-    settings = (config.text_encoder_type, config.pooling, bf16, config.text_encoder_config.to_json_string())
+    weights = hash_bits(*encoder.state_dict().values())
+    settings = (config.text_encoder_type, config.pooling, bf16, config.text_encoder_config.to_json_string(), weights)
     digest = blake2b(repr(settings).encode(), digest_size=8)
-    for name, weight in encoder.state_dict().items():
-        digest.update(name.encode())
-        digest.update(weight.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     for batch in inputs.with_format(None).iter(_SORT_SIZE):
         digest.update(repr(batch).encode())
     return digest.hexdigest()

@@ -66,14 +66,6 @@ def test_pipeline_scores_equal_model_scores(pipe):
     assert scores(pipe(TEXTS[0])) == pytest.approx(dict(zip(model.label_set.names, expected, strict=True)), rel=1e-5)
 
 
-def test_each_text_in_a_batch_may_have_different_labels(pipe):
-    sets = [["Iron", "Blood"], {"Milk": "breast milk"}, LabelSet.from_names(["Infant", "Iron", "Risk"]), ["Blood"]]
-    answers = pipe(TEXTS, sets, batch_size=4)
-    assert [len(answer["labels"]) for answer in answers] == [2, 1, 3, 1]
-    for text, labels, answer in zip(TEXTS, sets, answers, strict=True):
-        assert scores(answer) == pytest.approx(scores(pipe(text, labels)), rel=1e-5)
-
-
 def test_a_processor_of_another_model_is_refused(pipe):
     model, processor = pipe.model, pipe.processor
     other = GileProcessor(build_tokenizer(["other words"], min_count=1), processor.reads_sentences)
@@ -102,7 +94,6 @@ def test_an_index_gives_the_same_answers_as_its_labels(pipe, options, tmp_path):
     LabelIndex.build(pipe.model, pipe.processor, labels).save_pretrained(tmp_path)
     index = LabelIndex.from_pretrained(tmp_path)
     assert pipe(TEXTS, index, batch_size=2, **options) == pipe(TEXTS, labels, batch_size=2, **options)
-    assert pipe(TEXTS[:2], [index, labels], **options) == pipe(TEXTS[:2], labels, **options)
 
 
 def test_an_index_of_another_model_or_language_is_refused(pipe):

@@ -85,7 +85,6 @@ def test_threads_can_share_a_pipeline(pipe, candidates):
         lambda: pipe(TEXTS, batch_size=5),
         lambda: pipe(TEXTS, threshold="stored", force_label=True),
         lambda: list(pipe(iter(TEXTS), candidates, long_texts="max", threshold=0.3)),
-        lambda: pipe(TEXTS, [candidates] * 5),
     ]
     expected = [call() for call in calls]
     pipe._cache = LabelCache()
