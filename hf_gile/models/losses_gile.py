@@ -124,16 +124,18 @@ def check_gold(labels: Tensor, num_labels: int) -> None:
     """Refuses `(B, P)` gold label indices that are out of range, or repeated for a document."""
     wrong = (labels != IGNORE) & ((labels < 0) | (labels >= num_labels))
     if bool(wrong.any()):
+        row, column = wrong.nonzero()[0].tolist()
         raise ValueError(
-            f"labels has index {labels[wrong][0].item()}, but there are {num_labels} labels (0 to {num_labels - 1}), "
-            f"in document {int(wrong.nonzero()[0, 0])} of the batch"
+            f"labels has index {labels[row, column]}, but there are {num_labels} labels (0 to "
+            f"{num_labels - 1}); see document {row} of the batch"
         )
     ordered = labels.sort(dim=1).values
     repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
     if bool(repeated.any()):
+        row = int(repeated.nonzero()[0, 0])
         raise ValueError(
-            f"labels contains a gold label of a document twice, of document {int(repeated.nonzero()[0, 0])} of the "
-            "batch; pass distinct indices, or zeros and ones as floats"
+            f"labels contains a gold label of a document twice, of document {row} of the batch; "
+            "pass distinct indices, or zeros and ones as floats"
         )
 
 

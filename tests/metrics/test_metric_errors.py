@@ -18,7 +18,7 @@ BATCHES = {
     "scores of other labels": (torch.zeros(2, 3), LABELS, "each of the 5 labels, got 3 columns"),
     "NaN": (NAN, LABELS, "NaN in 1 of 2 documents; check whether training diverged"),
     "labels of a single document": (SCORES, LABELS[0], r"each of the 2 documents, got int64 of shape"),
-    "column too large": (SCORES, torch.tensor([[0], [5]]), r"index 5, but .* \(0 to 4\), in document 1 of"),
+    "column too large": (SCORES, torch.tensor([[0], [5]]), r"index 5, but .* \(0 to 4\); see document 1 of"),
     "repeated column": (SCORES, torch.tensor([[0, -100, 0], [1, 2, 3]]), "twice, of document 0 of the batch"),
     "integer multi-hot": (SCORES, torch.eye(5)[:2].long(), "or zeros and ones as floats"),
     "soft labels": (SCORES, torch.full((2, 5), 0.25), "must be 0 or 1, got 0.25; round"),
