@@ -83,8 +83,8 @@ hf_gile/models/search_gile.py: models/test_pipeline_choice.py
 + passing[0] |= True  # the best label
 
 hf_gile/models/search_gile.py: models/test_pipeline.py
-- scores = logits.sigmoid() if choice.is_multi_label else logits.softmax(-1)
-+ scores = logits.sigmoid()
+- elif choice.is_multi_label:
++ elif True:
 
 hf_gile/models/labels_gile.py: models/test_labels.py
 - return LabelSet(replace(label, count=number, seen=number > 0) for label, number in rows)
