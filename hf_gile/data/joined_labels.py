@@ -6,6 +6,7 @@ of a hierarchy, stay where they are.
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from reprlib import repr as shortened
@@ -36,6 +37,7 @@ _LISTED = re.compile(
 )
 _SCORED = re.compile(r".*\w\s*[:=(^]\s*(0?\.\d+|1\.0+|\d+(\.\d+)?\s?%)\)?\s*", re.DOTALL)
 
+_MOST_PIECES = 8  # of a label that contains the separator
 _FEW = 20  # rows, below which nothing is said about how often labels recur
 _SENTENCE = 40  # characters
 _MOVING = 0.3  # share of moving pieces; it is below 0.25 in names, and above 0.4 in joined labels
@@ -88,6 +90,27 @@ def joins_known(texts: Iterable[str], known: Collection[str]) -> str | None:
     return None
 
 
+def join_known(pieces: Sequence[str], sign: str, compound: Sequence[str]) -> list[str]:
+    """Joins the pieces of labels that contain the sign between them; these labels are sorted.
+
+    Example:
+        >>> join_known(["Music", " Food", " drink", " Travel"], ",", ["Food, drink"])
+        ['Music', 'Food, drink', 'Travel']
+    """
+    labels = []
+    first = 0
+    while first < len(pieces):
+        longest = pieces[first : first + _MOST_PIECES]
+        while len(longest) > 1:
+            label = sign.join(longest).strip()
+            if compound[bisect_left(compound, label) : bisect_right(compound, label)]:
+                break
+            longest = longest[:-1]
+        labels.append(sign.join(longest).strip())
+        first += len(longest)
+    return labels
+
+
 def split(cell: str, sign: str) -> list[str]:
     """Returns the pieces of a cell between the sign, which are not empty."""
     return [piece.strip() for piece in cell.split(sign) if piece.strip()]
@@ -114,9 +137,9 @@ def refuse_joined(texts: Sequence[str], title: str, known: Collection[str], is_s
     sign = joined_by(unknown, known)
     if sign is not None:
         cell = max(unknown, key=lambda text: len(split(text, sign)))
-        parts = " and ".join(map(repr, split(cell, sign)[:2]))
         raise ValueError(
-            f"{title}: cells such as {shortened(cell)} look like several labels, {parts}: pass --separator "
+            f"{title}: cells such as {shortened(cell)} look like several labels, "
+            f"{' and '.join(map(repr, split(cell, sign)[:2]))}: pass --separator "
             f"'{_NAMES.get(sign, sign)}', or --separator none if each cell is a label"
         )
     if known or not are_different(texts):

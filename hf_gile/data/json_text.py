@@ -35,6 +35,23 @@ def parse_text(parse: Callable[[Any], Any], text: str | bytes) -> Any:
         return None
 
 
+def parse_line(line: str) -> object:
+    """Returns the value of a line of JSON, or an error."""
+    try:
+        check_parts(line)
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        got = line[error.pos : error.pos + 40].rstrip()
+        if got == "," and error.msg == "Extra data":  # after the object
+            return json.loads(line[: error.pos])
+        hint = "" if got else "; write each object on a line, as with jq -c ."
+        return ValueError(f"not JSON: {error.msg}, got {got!r}{hint}")
+    except RecursionError:
+        return ValueError("not JSON that can be read: it is nested too deeply")
+    except ValueError as error:  # a number of many digits
+        return ValueError(f"not JSON: {error}")
+
+
 def read_records(stream: IO[bytes], encoding: str) -> Iterator[object]:
     """Yields the items of a list in limited memory, or those of the only list of objects in an object.
 

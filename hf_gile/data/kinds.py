@@ -53,14 +53,14 @@ _STARTS: tuple[tuple[str, str], ...] = (
         r"([\w-]+:.*\n|!.*\n|\s)*\[(Term|Typedef)\]|(!.*\n)*format-version:\s*1"
         r"|Prefix\(|Ontology\(|(Prefix:\s*[\w.-]*:\s*<|Ontology:\s*<)",
     ),
+    (
+        "sql",
+        r"(--.*\n|/\*.*\n|\s)*((CREATE|DROP) TABLE |INSERT INTO .*VALUES|COPY .*FROM stdin"
+        r"|SET \w+ =|PRAGMA \w+ ?=|BEGIN( TRANSACTION)?;)",
+    ),
     ("csv", _MARKDOWN),
     ("csv", ""),
     ("fasttext", r"[^\n]+[ \t]__label__\S"),
-    (
-        "sql",
-        r"(--.*\n|/\*.*\n|\s)*((CREATE|DROP) TABLE |INSERT INTO .*VALUES"
-        r"|COPY .*FROM stdin|SET \w+ =)",
-    ),
     ("drawn", r"[┌╭┏╔][─━═]"),
     ("json", r"\[\s*([\[{\"\d\]]|-\d|$)"),
     ("ntriples", _COMMENTS + r"(<[^<>\s]*>|_:\w+)\s+(<[^<>\s]*>|a\s|\w*:\w+)"),

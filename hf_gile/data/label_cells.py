@@ -39,7 +39,8 @@ _BIT = r"(?:0(?:\.0*)?|1(?:\.0*)?)(?:e\+00)?"
 _BITS = re.compile(rf"{_BIT}(?:\s*([,;|/])\s*|(\s)\s*|){_BIT}")
 _TAG = re.compile("<([^<>]+)>")
 _TAGS = re.compile(r"(?:<[^<>]+>\s*)+")
-_SPECIAL = re.compile("[<&\r\v\f\x1c-\x1f\x85\u2028\u2029]|;#")
+_SPECIAL = re.compile("[<&\r\v\f\x1c-\x1f\x85\u2028\u2029]|;#| \\(https?:")
+_LINK = re.compile(r" \(https?://[^\s()]*\)")  # behind the name of a page, as of Notion
 _LOOKUP = re.compile(r"(^|;#)\d+;#(?=\D)")  # the id before a name, as of SharePoint
 _OPEN, _CLOSE = "[({", "])}"
 # The type before a list, as in String["mice"] of Julia and ARRAY['mice'] of SQL.
@@ -59,7 +60,8 @@ _BARE = (
     r"""((?!\.\.\.|[^,\n\[\](){}]*[:=]\s*(?:[\d.]+|true|false)\s*(?:,|\Z))"""
     r"""[^\s,'"\[\](){}<:][^,\n\[\](){}]*)"""
 )
-_ONE_QUOTED = re.compile(r"""[=b]?(["'])([^"'\\\[({][^"'\\]*)\1""")  # ="007" is text in Excel
+# ="007" is text in Excel.
+_ONE_QUOTED = re.compile(r"""(?:[=b]|np\.str_\()?(["'])([^"'\\\[({][^"'\\]*)\1\)?""")
 _ITEM = re.compile(rf"\s*(?:np\.\w+\(|[\w.]+ = (?=[\"']))?(?:{_QUOTED}\)?(?=[\s,]|$)|{_BARE}\)?)\s*,?", re.DOTALL)
 
 
@@ -111,7 +113,7 @@ def plain_cell(cell: object) -> Any:
         cell = BLOCK.sub("\n", cell)
     elif not _TAGS.fullmatch(cell.strip()):
         cell = plain_text(BLOCK.sub("\n", cell))
-    return _LOOKUP.sub(r"\1", decode_entities(cell))
+    return _LOOKUP.sub(r"\1", decode_entities(_LINK.sub("", cell)))
 
 
 def parse_list(text: str) -> list[Any] | None:

@@ -6,7 +6,6 @@ label. `see` decides from the first rows what a column is, says so in a line, an
 """
 
 import re
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -14,7 +13,7 @@ from itertools import chain, repeat
 from reprlib import repr as shortened
 from typing import Any, NamedTuple
 
-from .joined_labels import SPELLED, are_different, joined_by, joins_known, refuse_joined
+from .joined_labels import SPELLED, are_different, join_known, joined_by, joins_known, refuse_joined
 from .label_cells import (
     LIST_START,
     MISSING,
@@ -49,9 +48,8 @@ SAMPLE = 2000
 _KEYS = (  # of objects, in order of preference
     "name", "label", "title", "display_name", "displayName", "classname", "tag", "term",
     "prefLabel", "descriptor", "topic", "subject", "keyword", "heading", "id", "@id", "ui",
-    "code", "uri", "value", "choices",
+    "code", "uri", "value", "choices", "category",
 )  # fmt: skip
-_MOST_PIECES = 8  # of a label that contains the separator
 _CODE = re.compile(  # digits, and no three letters in a row
     r"(?=.*\d)(?!.*[^\W\d_]{3}).*|(label|class|category|cluster|topic)[ _-]?\d+", re.DOTALL | re.IGNORECASE
 )
@@ -142,6 +140,8 @@ class LabelColumn(NamedTuple):
                         'such as ["mice", "rats"]'
                     )
         items = as_list(value)
+        if len(items) == 1 and isinstance(items[0], list | tuple):  # of a lone annotator
+            items = items[0]
         if self.key is not None:
             values = [item.get(self.key) if isinstance(item, Mapping) else item for item in items]
             items = [part for item in values for part in as_list(item)]
@@ -164,32 +164,11 @@ class LabelColumn(NamedTuple):
         if are_cut and item.count('"') % 2 == 0:  # by signs within quotes
             pieces = re.split(rf'{re.escape(usual)}(?=(?:[^"]*"[^"]*")*[^"]*\Z)', item)
         elif self.compound:
-            pieces = _join_known(pieces, usual, self.compound)
+            pieces = join_known(pieces, usual, self.compound)
         if usual == "\n":  # of which each may have a bullet, or a number from 1
             lines = enumerate(filter(None, map(str.strip, pieces)), 1)
             pieces = [re.sub(rf"^([*\u2022\u00b7\u2013-]|{number}[.)])\s+", "", line) for number, line in lines]
         return pieces
-
-
-def _join_known(pieces: Sequence[str], sign: str, compound: Sequence[str]) -> list[str]:
-    """Joins the pieces of labels that contain the sign between them; these labels are sorted.
-
-    Example:
-        >>> _join_known(["Music", " Food", " drink", " Travel"], ",", ["Food, drink"])
-        ['Music', 'Food, drink', 'Travel']
-    """
-    labels = []
-    first = 0
-    while first < len(pieces):
-        longest = pieces[first : first + _MOST_PIECES]
-        while len(longest) > 1:
-            label = sign.join(longest).strip()
-            if compound[bisect_left(compound, label) : bisect_right(compound, label)]:
-                break
-            longest = longest[:-1]
-        labels.append(sign.join(longest).strip())
-        first += len(longest)
-    return labels
 
 
 @lru_cache(1 << 16)
@@ -227,6 +206,7 @@ def see(
     by_column = [[cell for row in rows if not form.is_absent(cell := row.get(column))] for column in columns]
     if len(columns) > 1 and any(by_column) and all(map(are_flags, filter(None, by_column))):
         flags, description = name_flags(rows, columns, separator, known)
+        description += _unreadable(form, flags, known)
         return _noted(form._replace(form="flags", names=(flags,)), f"{title}: {description}", "--labels", rows)
     if classes:
         form = form._replace(names=tuple(tuple(classes.get(column, ())) for column in columns))
@@ -351,6 +331,8 @@ def _key(lists: Sequence[Sequence[Any]], title: str, known: Collection[str]) -> 
     objects = [item for item in chain.from_iterable(lists) if isinstance(item, Mapping) and any(item.values())]
     if not objects:
         return None
+    if any(item.get("status") in ("draft", "discarded") for item in objects):
+        raise ValueError(f"{title} has drafts or discarded answers, as of Argilla: leave them out")
     usable = [
         {key for key in item if not (is_missing(item[key]) or isinstance(item[key], Mapping))} for item in objects
     ]
@@ -377,9 +359,9 @@ def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Row]) 
     notes = [description]
     if form.form == "plain":
         missing = [text for text in texts if text and form.is_absent(text)]
-        have_words = any(number_of(text) is None for text in texts)
-        nothing = [text for text in texts if _NOTHING.fullmatch(text) or (have_words and text in ("0", "0.0", "-1"))]
-        words = [text for text in nothing if not form.is_absent(text)]
+        present = [text for text in texts if not form.is_absent(text)]
+        zeros = ("0", "0.0", "-1") * any(number_of(text) is None for text in present)
+        words = [text for text in present if _NOTHING.fullmatch(text) or text in zeros]
         notes += [f"{text!r} is no label" for text in missing[:1]]
         notes += [f"{text!r} is a label: leave cells empty where a document has none" for text in words[:1]]
     notes += filter(None, [note_changed(texts)])

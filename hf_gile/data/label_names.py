@@ -40,24 +40,17 @@ _NUMBERED = [
 ]
 _PAIR = re.compile(r"(\d+)\t([^\0-\x1f]*\S)\s*")
 _FOREIGN = (
-    "schlagwort", "schlagwörter", "stichwort", "begriff",
-    "bezeichnung", "kategorie", "thema", "themen",
-    "étiquette", "catégorie", "catégories", "thème", "thèmes",
-    "sujet", "sujets", "mot-clé", "mots-clés", "libellé",
-    "etiqueta", "etiquetas", "categoría", "categorías",
-    "tema", "temas", "materia", "nombre", "palabra clave",
-    "categoria", "categorias", "assunto", "assuntos",
-    "palavra-chave", "argomento", "soggetto", "parola chiave",
-    "trefwoord", "trefwoorden", "onderwerp", "categorie",
-    "emne", "emneord", "ämne", "ämnesord", "kategori",
-    "asiasana", "temat", "kategoria",
-    "категория", "тема", "рубрика",
-    "标签", "类别", "主题", "关键词",
-)  # fmt: skip
+    "schlagwort|schlagwörter|stichwort|begriff|bezeichnung|kategorie|thema|themen|étiquette"
+    "|catégorie|catégories|thème|thèmes|sujet|sujets|mot-clé|mots-clés|libellé|etiqueta|etiquetas"
+    "|categoría|categorías|tema|temas|materia|nombre|palabra clave|categoria|categorias|assunto"
+    "|assuntos|palavra-chave|argomento|soggetto|parola chiave|trefwoord|trefwoorden|onderwerp"
+    "|categorie|emne|emneord|ämne|ämnesord|kategori|asiasana|temat|kategoria|категория|тема"
+    "|рубрика|标签|类别|主题|关键词"
+)
 _HEADER = re.compile(
     r"(id|((pref(erred)?|class|label|category|topic|tag|intent|subject)[\s_-]*)?"
     r"((label|name|class|categor(y|ie)|topic|tag|title)(e?s)?"
-    rf"|(term|keyword|subject|heading|intent)s?)|{'|'.join(_FOREIGN)}):?",
+    rf"|(term|keyword|subject|heading|intent)s?)|{_FOREIGN}):?",
     re.IGNORECASE,
 )
 

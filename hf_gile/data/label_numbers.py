@@ -15,28 +15,22 @@ from .schema import Row, clean_label
 FEW = 10
 """Number of rows, below which nothing follows from what they have in common."""
 
-_ANSWERS = (
-    ("true", "false"), ("t", "f"),
-    ("wahr", "falsch"), ("vrai", "faux"), ("vero", "falso"), ("verdadero", "falso"),
-    ("verdadeiro", "falso"), ("waar", "onwaar"), ("sand", "falsk"), ("sant", "falskt"),
-    ("sann", "usann"), ("tosi", "epätosi"), ("prawda", "fałsz"), ("pravda", "nepravda"),
-    ("igaz", "hamis"), ("adevărat", "fals"), ("истина", "ложь"), ("doğru", "yanliş"),
-    ("yes", "no"), ("y", "n"),
-    ("ja", "nein"), ("oui", "non"),
-    ("si", "no"), ("sí", "no"),
-    ("sim", "não"), ("tak", "nie"), ("да", "нет"), ("是", "否"), ("はい", "いいえ"),
-    ("ja", "nee"), ("ja", "nej"), ("kyllä", "ei"), ("igen", "nem"), ("ano", "ne"), ("evet", "hay\u0131r"),
-    ("checked", "unchecked"), ("selected", "not selected"), ("on", "off"),
-    ("present", "absent"), ("\u6709", "\u65e0"), ("\u6709", "\u7121"), ("s\u00ec", "no"),
-    ("\u25cb", "\u00d7"), ("\u25ef", "\u00d7"), ("x", ""), ("v", ""),
-    ("\u2713", "\u2717"), ("\u2714", "\u2718"), ("\u2611", "\u2610"), ("\u2705", "\u274c"),
-)  # fmt: skip
+_ANSWERS = re.findall(
+    r"([^|/]+)/([^|]*)",
+    "true/false|t/f|wahr/falsch|vrai/faux|vero/falso|verdadero/falso|verdadeiro/falso|waar/onwaar"
+    "|sand/falsk|sant/falskt|sann/usann|tosi/epätosi|prawda/fałsz|pravda/nepravda|igaz/hamis"
+    "|adevărat/fals|истина/ложь|doğru/yanliş|yes/no|y/n|ja/nein|oui/non|si/no|sí/no|sì/no|sim/não"
+    "|tak/nie|да/нет|是/否|有/无|有/無|はい/いいえ|ja/nee|ja/nej|kyllä/ei|igen/nem|ano/ne|evet/hay\u0131r"
+    "|checked/unchecked|selected/not selected|on/off|present/absent|\u25cb/\u00d7|\u25ef/\u00d7"
+    "|x/|v/|\u2713/\u2717|\u2714/\u2718|\u2611/\u2610|\u2705/\u274c",
+)
 _YES = {yes for yes, _ in _ANSWERS}
 _NO = {no for _, no in _ANSWERS if no}
 _MARK = re.compile(r"[^\w\s.?\u2013\u2014-]")  # a sign for yes if no other is used, such as a star
 _NEARLY_ALL = 0.9  # of lists or cells, since a few may be damaged or empty
+_MOST = 0.5  # of cells, if the others are words, or -1 for what is not known
 _FEW_NUMBERS = 3  # beyond 0 and 1, of a column that has neither counts nor shares
-_COMMA = re.compile(r"^([01]),(?=\d+$)")  # of decimals in much of Europe
+_COMMA = re.compile(r"^(\d*),(?=\d+$)")  # of decimals in much of Europe
 _COUNTED = re.compile(
     r"(.*[_ ])?(id|idx|index|k?folds?|split)|unnamed.*|row|(is_)?(train|test|val|valid|validation|dev)", re.IGNORECASE
 )
@@ -65,7 +59,7 @@ def as_number(value: Any) -> float | None:
         lowered = value.strip().lower()
         if lowered in _YES or lowered in _NO or _MARK.fullmatch(lowered):
             return float(lowered not in _NO)
-        number = number_of(_COMMA.sub(r"\1.", lowered.removesuffix("%")))
+        number = number_of(_COMMA.sub(r"\1.", lowered.removesuffix("%").strip()))
         if number is None:
             return None
         return number / 100 if lowered.endswith("%") else float(number)
@@ -213,11 +207,13 @@ def _refuse_odd(rows: Sequence[Row], column: str, flags: Sequence[str], is_known
     """Refuses a column if nearly all cells are zeros and ones, unlike counts and shares, or if its name is known."""
     cells = _cells(rows, column)
     numbers = [as_number(cell) for cell in cells]
+    others = {number for number in numbers if number not in (0, 1, None)}
+    share = sum(number in (0, 1) for number in numbers) / max(1, len(cells))
     is_nearly = (
         1 in numbers
         and (0 in numbers or len(cells) < len(rows))
-        and sum(number in (0, 1) for number in numbers) >= _NEARLY_ALL * len(cells)
-        and len({*numbers} - {0, 1, None}) <= _FEW_NUMBERS
+        and (share >= _NEARLY_ALL or (share >= _MOST and all(number < 0 for number in others)))
+        and len(others) <= _FEW_NUMBERS
     )
     if is_nearly or (is_known and cells):
         counts = Counter(map(str, cells))

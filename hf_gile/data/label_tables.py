@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ..models.labels_gile import Label, LabelSet
 from ..writing import unescape_formula
 from .homonyms import make_labels
-from .label_cells import are_lists, is_missing, note_changed, parse_list, whole_number
+from .label_cells import are_lists, has_lists, is_missing, note_changed, parse_list, whole_number
 from .label_names import note_header, read_names
 from .loading import Piece
 from .report import LeaveOut, ReadReport
@@ -126,7 +126,8 @@ def _read_cells(rows: Sequence[dict[str, Any]], chosen: Columns, report: ReadRep
     report.note(note_changed(row.get(chosen.id) for row in rows))
     lists = {"synonyms", "broader", *chosen.synonyms} - {chosen.id, *chosen.name}
     texts = {"description", "definition", *(chosen.description or ())} - {chosen.id, *chosen.name}
-    for column in lists | texts:
+    named = {column for column in chosen.name if has_lists([str(row.get(column)) for row in rows])}
+    for column in lists | texts | named:
         _read_column(column, [row for row in rows if column in row], column in lists)
     for column in ("synonyms", *chosen.synonyms):
         cells = [row[column] for row in rows if isinstance(row.get(column), str)]
@@ -176,8 +177,9 @@ def _read_label(
     """Returns the label of a row, and its other names."""
     clean = str.strip if _WRITTEN.issubset(row) else clean_label
     label_id = clean(document_id(_value_of(row.get(chosen.id), ("value", *_ID_KEYS)), chosen.id))  # also of SPARQL
-    firsts = (clean("".join(_texts(row, [column], languages)[:1])) for column in chosen.name)
-    names = [*filter(None, firsts)]
+    cells = [[*map(clean, _texts(row, [column], languages))] for column in chosen.name]
+    names = [cell[0] for cell in cells if cell and cell[0]]
+    others = [text for cell in cells for text in cell[1:]]
     if not names and any(isinstance(row.get(column), Mapping | list) for column in chosen.name):
         raise LeaveOut(f"without a name in {' or '.join(languages)}", label_id)
     if not names:
@@ -187,9 +189,14 @@ def _read_label(
         id=label_id,
         name=names[0],
         description="; ".join(dict.fromkeys(_texts(row, chosen.description or (), languages))),
-        synonyms=tuple(_texts(row, chosen.synonyms, languages, split=True)),
+        synonyms=(*others, *_texts(row, chosen.synonyms, languages, split=True)),
     )
-    values = {field: _FIELDS[field](row.get(field)) for field in extra if row.get(field) != ""}
+    values = {
+        field: _FIELDS[field](row.get(field))
+        for field in extra
+        if row.get(field) != "" and field not in chosen.synonyms
+    }
+    report.note("names after the first in a cell are read as synonyms" * bool(others))
     return replace(label, **values), [other for other in names if other != label.name]
 
 
@@ -225,6 +232,7 @@ def _choose_columns(
         parse = _FIELDS.get(column, _parse_names)
         unread[column] = next((shortened(row[column]) for row in rows if not _can_parse(parse, row.get(column))), "")
     extra = [field for field in candidates if not unread[field]]
+    chosen = chosen._replace(synonyms=chosen.synonyms or tuple({"synonyms"}.intersection(extra)))
     if chosen.description is None:
         chosen = chosen._replace(description=tuple(column for column in descriptions if not unread[column])[:1])
     for column in (*extra, *chosen.required()):

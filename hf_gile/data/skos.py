@@ -354,6 +354,8 @@ class _Vocabulary:
         listed = ", ".join(f"{tag or 'no language':.30} ({count:,})" for tag, count in tags.most_common(30))
         requested = " or ".join(statements.languages)
         text = f"{len(self.concepts):,} concepts; names requested in {requested}, available in {listed or 'none'}"
+        if all(concept.startswith("_:") for concept in self.concepts) and self.concepts:
+            return f"{text}; no concept has a URI, the id of a label: write it, as rdf:about of XML"
         if self.is_present():
             return f"{text}; choose others with language=... (--label_language)"
         classes = Counter({name: len(members) for name, members in statements.members.items()})

@@ -30,7 +30,9 @@ _MAX_TITLE = 20  # lines before the header
 _LONGEST_NAME = 60  # characters; a longer cell is not the name of a column
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 # Lookaheads, since several repetitions of the same signs would take quadratic time.
-_RULE = re.compile(r"(?=[\s|+:=-]+\Z)(?s:.*(?:---|:-|-:).*)|\(\d+ rows?( affected)?\)")  # or the number of rows
+_RULE = re.compile(  # or the number of rows
+    r"(?=[\s|+:=-]+\Z)(?s:.*(?:---|:-|-:).*)|\(\d+ rows?( affected)?\)|only showing top \d+ rows"
+)
 _DESCRIBED = re.compile(  # a cell below the name of a column, as of Qualtrics, HXL, Orange and ClickHouse
     r'(\{"ImportId".*\}|#\w[\w+]*|string|varchar|object|integer|discrete|continuous|class|meta'
     r"|String|(LowCardinality|Nullable|Array|Enum\d+|FixedString|Map)\(.*\)|U?Int\d+|Float\d+|Date(Time)?(64)?)?",
@@ -252,7 +254,7 @@ def _see_cells(
     candidates = [quoting for sign in delimiters for quoting in _quotings(sign, requested.quote, text)]
     parsed = [_parse(text, is_cut, candidate) for candidate in candidates]
     # Each row of a table with tabs may have a single comma, but hardly the reverse.
-    seen, rows, _ = max(parsed, key=lambda read: (read[2], read[2] > 0 and read[0].delimiter == "\t"))
+    seen, rows, _ = max(parsed, key=lambda read: (read[2], read[2] > 0 and read[0].delimiter in "\t\x01"))
     if seen.delimiter != usual and requested.delimiter is None:
         notes.append(f"delimiter {seen.delimiter!r}")
     if (seen.quote != '"' or seen.escape) and requested.quote is None:
@@ -351,7 +353,7 @@ def _long_header(rows: Sequence[list[str]], names: Collection[str]) -> list[Any]
         return [*rows[: 2 + any(are_described[2:])], tuple(above)]
     named = ["" if option in ("Response", "Open-Ended Response") else option for option in below]
     merged = tuple(option or category for category, option in zip(above, named, strict=False))
-    wanted = set(names).intersection(above)
+    wanted = {name for name in names if above.count(name) == 1}
     is_whole = "" not in merged and len(above) == len(below) == len(set(merged))
     are_two = named != below or (len(set(above)) < len(above) and wanted.issubset(merged))
     return [*rows[:2], merged] if wanted and is_whole and are_two else []

@@ -6,7 +6,6 @@ All are read in constant memory; large JSON lines and Parquet files are split in
 
 import csv
 import difflib
-import json
 import re
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from reprlib import repr as shortened
 from typing import IO, Any
 
 from .files import MAX_RECORD, is_packed, open_binary
-from .json_text import check_parts, read_records
+from .json_text import parse_line, read_records
 from .kinds import VOCABULARIES
 from .loading import Piece
 from .parquet_files import read_parquet, split_parquet
@@ -44,8 +43,15 @@ _TOTAL = re.compile(
     r"\s*((grand|sub)[ -]?)?"
     r"(total[es]*( (rows|records|count))?|sum|summe|gesamt(summe|ergebnis)?|somme|suma|totaal|итого|всего|合计|总计)"
     r"\s?:?[\s\d.,%+-]*\t[\s\d.,%+-]*"
-    r"|((source|quelle|fuente|fonte|bron)s?:|(exported|generated|created|printed) (on|by|at|from) |©)"
+    r"|((source|quelle|fuente|fonte|bron)s?:|(exported|generated|created|printed) (on|by|at|from) |©|\* )"
     r"[^\t]*\t\s*",
+    re.IGNORECASE,
+)
+_SUMMARY = re.compile(  # the names of columns of a second table, such as label and count
+    r"\t*(class|label|tag|topic|category|subject|intent|code|name|kategorie|schlagwort|thema"
+    r"|cat\xe9gorie|categor\xeda)s?\t([^\t]*\t)?(counts?|number|n|freq(uency)?|total|percent(age)?"
+    r"|share|%|description|definition|meaning|anzahl|h\xe4ufigkeit|beschreibung|nombre"
+    r"|fr\xe9quence|frecuencia)\t*",
     re.IGNORECASE,
 )
 
@@ -237,7 +243,6 @@ def describe_missing_column(
         no column 'text', only utterance, intent; name the column with text="..."
     """
     columns = list(columns)
-    is_csv = form.kind == "csv"
     by_case = {column.casefold(): column for column in columns}
     near = [by_case[name] for name in difflib.get_close_matches(missing.casefold(), by_case, n=3, cutoff=_NEAR)]
     hint = ""
@@ -247,9 +252,9 @@ def describe_missing_column(
         hint = f'; name the column with {argument}="..."'
     if form.columns[:1] == ("1",) and argument:
         hint = f'; the file has no header: name all its columns with --columns, or pass {argument}="1" and so on'
-    elif is_csv and argument and any(len(column.split()) > _WORDS for column in columns):
+    elif form.kind == "csv" and argument and any(len(column.split()) > _WORDS for column in columns):
         hint += "; if the first line is no header, name all columns with --columns"
-    if is_csv and len(columns) == 1:
+    if form.kind == "csv" and len(columns) == 1:
         hint += f"; if cells are separated by another sign than {form.delimiter!r}, pass --delimiter"
     listed = [column if len(column) <= 60 else shortened(column) for column in columns[:20]]
     if len(columns) > len(listed):
@@ -265,7 +270,7 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
     """
     for _ in range(form.skip):
         next(lines, None)
-    rows = _marked_total(_csv_rows(lines, form))
+    rows = _csv_rows(lines, form)
     header = list(form.columns)
     if not header:
         _, cells = next(rows, (0, []))
@@ -274,7 +279,7 @@ def parse_csv(lines: Lines, form: Format) -> Rows:
         header = [clean_label(cell).strip(CURLY) for cell in cells]
     names = list(_distinct(header))
     width = len(header)
-    for number, cells in rows:
+    for number, cells in _marked(rows, header):
         if isinstance(cells, ValueError):
             yield number, cells
         elif cells == header:
@@ -301,12 +306,16 @@ def _distinct(header: Sequence[str]) -> Iterator[str]:
         yield f"{column}.{numbers[column]}" if column and counts[column] > 1 else column
 
 
-def _marked_total(rows: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-    """Yields rows; an error instead of the last, apart from empty ones, if it has totals or a source."""
+def _marked(rows: Iterator[tuple[int, Any]], header: Sequence[str]) -> Iterator[tuple[int, Any]]:
+    """Yields rows; errors instead of a second table, and instead of a last row with totals or a source."""
+    is_below = False
     for number, cells in rows:
-        is_short = isinstance(cells, list) and len(cells[0]) <= _LONGEST_TOTAL
         following = None
-        if is_short and _TOTAL.fullmatch("\t".join(cells)):
+        is_short = isinstance(cells, list) and len(cells[0]) <= _LONGEST_TOTAL
+        if is_below or (is_short and cells != header and _SUMMARY.fullmatch("\t".join(cells))):
+            is_below = True
+            cells = ValueError("the row is of a second table, which starts here or above")
+        elif is_short and _TOTAL.fullmatch("\t".join(cells)):
             following = next((row for row in rows if isinstance(row[1], ValueError) or any(row[1])), None)
             if following is None:
                 cells = ValueError("the last row has totals or a source, and is no document or label")
@@ -361,7 +370,7 @@ def _csv_rows(lines: Lines, form: Format) -> Iterator[tuple[int, list[str] | Val
 
 def _parse_lines(lines: Lines, form: Format) -> Rows:
     """Yields a row for each line, except for empty lines in formats where they are no documents."""
-    parse = {"jsonl": _parse_object, "fasttext": _parse_fasttext}.get(form.kind)
+    parse = {"jsonl": parse_line, "fasttext": _parse_fasttext}.get(form.kind)
     for number, line in lines:
         if isinstance(line, ValueError):
             yield number, line
@@ -371,22 +380,5 @@ def _parse_lines(lines: Lines, form: Format) -> Rows:
             yield number, parse(line)
 
 
-def _parse_object(line: str) -> object:
-    try:
-        check_parts(line)
-        return json.loads(line)
-    except json.JSONDecodeError as error:
-        got = line[error.pos : error.pos + 40].rstrip()
-        if got == "," and error.msg == "Extra data":  # after the object
-            return json.loads(line[: error.pos])
-        hint = "" if got else "; write each object on a line, as with jq -c ."
-        return ValueError(f"not JSON: {error.msg}, got {got!r}{hint}")
-    except RecursionError:
-        return ValueError("not JSON that can be read: it is nested too deeply")
-    except ValueError as error:  # a number of many digits
-        return ValueError(f"not JSON: {error}")
-
-
 def _parse_fasttext(line: str) -> object:
-    text = " ".join(_LABEL.sub(" ", line).split())
-    return {"text": text, "labels": _LABEL.findall(line)}
+    return {"text": " ".join(_LABEL.sub(" ", line).split()), "labels": _LABEL.findall(line)}

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
 
 # Part of the cache key, which does not cover this code: increment it when the resulting documents change.
-_VERSION = 12
+_VERSION = 13
 LABELS = "labels"
 """Column of labels, unless another is named."""
 
@@ -126,8 +126,7 @@ def load_table(
     texts = column_names(text)
     others = [*texts, *filter(None, [id])]
     files = find_files(paths, SUFFIXES, any_name=True)
-    if labels is None:
-        labels = LabelColumn(())
+    labels = LabelColumn(()) if labels is None else labels
     names = labels.columns if isinstance(labels, LabelColumn) else column_names(labels)
     forms = _see_forms(files, Requested(**layout).check(), [*others, *names], report)
     features = _parquet_features(files[0], forms)

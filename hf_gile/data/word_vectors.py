@@ -6,13 +6,6 @@
 | `.npz` | two arrays of numpy: `words`, V texts, and `vectors`, `(V, D)` |
 
 Each may be compressed with gzip, with the additional suffix `.gz`.
-
-To use a file in a model, where `V` is `2 +` the number of words:
-
-    words, vectors = load_word_vectors("glove.840B.300d.txt", max_words=400_000).normalized().table()
-    tokenizer = build_tokenizer(vocabulary=words)
-    model = GileModel(GileConfig(vocab_size=len(words), embedding_size=vectors.shape[1]))
-    set_word_vectors(model, vectors)
 """  # noqa: E501 - a row of a table is one line
 
 import os

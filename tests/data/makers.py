@@ -153,6 +153,16 @@ add("Excel as Unicode text", joined(ONE, "").to_csv(sep="\t", index=False).encod
 add("a report of Excel", "\ufeffComplaints of 2024;\r\n;\r\n" + SEMICOLONS, rows=ONE)
 add("LibreOffice", "\ufeff" + one_hot(NONE_TO_TWO, "0,83", "0,0").to_csv(sep=";", index=False))
 add("merged cells", merged_cells())
+add("SPSS", one_hot(NONE_TO_TWO, "1,00", ",00").to_csv(sep=";", index=False))
+add("percentages in Germany", one_hot(NONE_TO_TWO, "83,5 %", "2,5 %").to_csv(sep=";", index=False))
+levels = pd.MultiIndex.from_tuples([("text", ""), *(("labels", name) for name in LABELS)])
+add("two rows of names", one_hot(NONE_TO_TWO, 1, 0).set_axis(levels, axis=1).to_csv(index=False))
+
+links = joined(ONE_OR_TWO, " (https://www.notion.so/a-0f3), ").assign(text=[text for text, _ in ONE_OR_TWO])
+add("Notion", links.to_csv(), rows=ONE_OR_TWO, separator=",")
+add("lone texts of NumPy", frame(ONE, lambda labels: f"np.str_('{labels[0]}')").to_csv(), rows=ONE)
+hive = "".join(f"{text}\x01{chr(2).join(labels)}\n" for text, labels in ONE_OR_TWO)
+add("Hive", hive, "a.txt", ONE_OR_TWO, columns=["text", "labels"], separator="\x02")
 
 # A column for each label, or several columns of labels.
 add("Kaggle", kaggle_toxic_comments(), "train.csv", text=["comment_text"], id="id")
@@ -177,6 +187,9 @@ add("fastText", fasttext(WORDS), "a.txt", WORDS)
 cats = ({"text": text, "cats": {name: float(name in gold) for name in LABELS}} for text, gold in NONE_TO_TWO)
 add("spaCy", lines(cats), "a.jsonl", labels=["cats"])
 add("Argilla", lines({"text": text, "labels": argilla(labels)} for text, labels in NONE_TO_TWO), "a.jsonl")
+add("Argilla 2", lines({"text": text, "labels": [labels]} for text, labels in NONE_TO_TWO), "a.jsonl")
+classes = [{"text": text, "labels": [{"category": name} for name in gold]} for text, gold in NONE_TO_TWO]
+add("Azure", json.dumps({"documents": classes}), "a.json")
 add("JSON lines with commas", PLAIN.replace("}\n", "},\n"), "a.jsonl")
 add("a list with a comma at its end", "[" + PLAIN.replace("}\n", "},\n") + "]", "a.json")
 add("JSON lines named .json", PLAIN, "a.json")
@@ -206,5 +219,7 @@ add("SQL Server", survey(["----", "------"]) + "\n(80 rows affected)\n", rows=ON
 add("pandas with two rows of names", "doc,gold\n" + joined(ONE, "").to_csv(index=False), rows=ONE)
 add("MySQL", mysql(SAID), rows=SAID)
 barred = "".join(f"|{text}|{label}|\n" for text, [label] in ONE)
+shown = f"+---+---+\n|text|labels|\n+---+---+\n{barred}+---+---+\nonly showing top 80 rows\n"
+add("Spark on a screen", shown, "a.txt", ONE)
 add("Markdown", "|text|labels|\n|:-|-:|\n" + barred, "a.md", ONE)
 add("Korean mail", joined(KOREAN, "").to_csv(index=False).encode("iso2022_kr"), rows=KOREAN)

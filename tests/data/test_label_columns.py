@@ -408,6 +408,20 @@ def test_objects_for_all_labels_are_refused():
     assert "objects, by their 'label'; their 'score' is not read: leave out labels with a low one" in note
 
 
+@pytest.mark.parametrize("status", ["draft", "discarded"])
+def test_drafts_and_discarded_answers_of_argilla_are_no_labels(status):
+    answers = [[{"value": ["rude"], "status": "submitted"}], [{"value": ["threat"], "status": status}]]
+    with pytest.raises(ValueError, match="'tags' has drafts or discarded answers, as of Argilla: leave them"):
+        read(*answers)
+    assert read(*answers[:1])[0] == [["rude"]]
+
+
+def test_a_list_in_a_list_is_that_of_an_annotator():
+    assert read([["mice", "rats"]], [["mice"]], [[]], [])[0] == [["mice", "rats"], ["mice"], [], []]
+    with pytest.raises(ValueError, match=r"must be text, got \['mice'\]"):
+        read([["mice"], ["rats"]])
+
+
 def test_rejected_answers_of_prodigy_are_no_labels():
     answers = ["accept", "reject", "ignore"]
     table = [{"tags": "rude", "answer": answer, "_input_hash": 3} for answer in answers]
@@ -515,6 +529,11 @@ def test_usual_labels_are_not_noted(cells):
     assert not re.search("meaning|only in the first row", read(*cells)[1])
 
 
+@pytest.mark.parametrize("missing", ["<NA>", ""])
+def test_zero_is_a_usual_label_among_numbers_and_missing_cells(missing):
+    assert "'0' is a label" not in read(*["0", "1", missing, "2"] * 9)[1]
+
+
 def test_words_for_missing_cells_are_labels_where_they_are_known_or_requested():
     assert read("NA", "DE", "null", known=["NA", "DE"])[0] == [["NA"], ["DE"], []]
     assert read("None", "mice", "", separator="none")[0] == [["None"], ["mice"], []]
@@ -551,6 +570,21 @@ def test_a_column_that_is_nearly_of_zeros_and_ones_is_refused(cells):
 COUNTS = {"words": [0, 12, 7, 31], "links": [0, 1] * 9 + [2, 0, 1, 3, 0, 1, 5, 8], "stars": [1, 2, 3, 4, 5]}
 COUNTS |= {"version": [1] * 19 + [2], "age": ["1", "0", "35"], "price": [0] * 19 + [9.5], "note": ["", "no", "", "see"]}
 LEFT_OUT = {"agreement": [0, 0, 1, 0.3, 0.9], "train": [0, 1, 1], "row": [0, 0, 1]}
+
+
+@pytest.mark.parametrize("odd", ["uncertain", -1])
+def test_a_column_of_zeros_and_ones_with_many_odd_cells_is_refused(odd):
+    with pytest.raises(ValueError, match=f"column 'off topic' seems to be a label.* has {odd!r} in row 3: write 0 or"):
+        flag_columns(survey(**{"off topic": [0, 1, odd]}), ())
+
+
+def test_columns_named_by_codes_are_noted():
+    table = [{"text": "mice", "q1_1": row % 2, "q1_2": row % 3 % 2} for row in range(30)]
+    assert (
+        "a model cannot read the meaning of codes: name them with --label_file"
+        in read(*table, columns=["q1_1", "q1_2"])[1]
+    )
+    assert "codes" not in read(*table, columns=["q1_1", "q1_2"], known=["q1_1", "q1_2"])[1]
 
 
 def test_counts_are_no_labels_and_columns_of_shares_and_parts_are_left_out_with_a_note():

@@ -1,5 +1,7 @@
 """Tables of labels: every format gives the same result, and errors name file and line."""
 
+import json
+
 import pytest
 
 from hf_gile import Label, LabelSet
@@ -300,6 +302,15 @@ def test_lists_written_as_text_are_lists(write, cells):
     assert [label.synonyms for label in labels] == [("mouse", "house mouse"), ("rat",)]
     assert [label.broader for label in labels] == [(), ("1",)]
     assert load_labels(write("a.csv", rows=rows), description="also")[1].description == "rat"
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_further_names_in_a_cell_are_synonyms(write, name, report):
+    names = [["Mice", "Mouse"], ["Rats"]]
+    rows = [{"id": str(row), "name": json.dumps(cell) if name == "a.csv" else cell} for row, cell in enumerate(names)]
+    labels = load_labels(write(name, rows=rows), report=report)
+    assert [(label.name, label.synonyms) for label in labels] == [("Mice", ("Mouse",)), ("Rats", ())]
+    assert report.notes == ["names after the first in a cell are read as synonyms"]
 
 
 def test_names_that_differ_only_in_form_are_one_name(write, report):

@@ -245,6 +245,18 @@ def test_totals_below_columns_of_zeros_and_ones_do_not_hide_what_these_are(read)
     assert gold(parts)["text 5"] == {"rude", "threat"}
 
 
+@pytest.mark.parametrize(
+    "second", ["label,count\nrefund,12", "\nTopics,n,\nrefund,3,", ",\nKategorie,Anzahl\nrefund,12"]
+)
+def test_a_second_table_below_is_no_part_of_the_first(read, second):
+    table = csv_of(joined(documents(30, low=1, high=1), ""))
+    message = "line 3[2-4]: the row is of a second table, which starts here or above; fix"
+    with pytest.raises(ValueError, match=message):
+        read("a.csv", f"{table}{second}\n")
+    assert len(gold(read("a.csv", f"{table}{second}\n", on_error="skip")[0])) == 30
+    assert len(gold(read("a.csv", f"label,count\nrefund,12\n{table}", text=["label"], labels=["count"])[0])) == 32
+
+
 @pytest.mark.parametrize("separator", [";", None])
 def test_entities_in_labels_are_read_as_characters(read, separator):
     names = ["arts &amp; crafts", "rock &#39;n&#39; roll"]

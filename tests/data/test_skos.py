@@ -124,6 +124,8 @@ def test_unusable_concepts_are_skipped_and_counted(labels_of, report):
     """
     assert labels_of(statements, report=report).names == ["new"]
     assert report.left_out == {"without a URI": 1, "deprecated": 1, "without a name in en": 1}
+    with pytest.raises(ValueError, match="no concept has a URI, the id of a label: write it, as rdf:about"):
+        labels_of('[] a skos:Concept ; skos:prefLabel "nameless"@en .')
     assert report.examples["deprecated"][0].endswith("a.ttl: http://example.org/1")
 
 

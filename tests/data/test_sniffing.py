@@ -201,6 +201,7 @@ BINARY = {  # and what is seen in spite of a suffix of CSV
 TEXTS = {
     "-- a dump\n/*!40101 SET NAMES utf8 */;\nDROP TABLE IF EXISTS `a`;\n": "is a dump of a database",
     "INSERT INTO a (text, labels) VALUES ('x', 'y');\n": "is a dump of a database .* export a table as CSV",
+    "PRAGMA foreign_keys=OFF;\nBEGIN TRANSACTION;\n": "is a dump of a database .* export a table as CSV",
     "COPY public.a (text, labels) FROM stdin;\nx\ty\n": "is a dump of a database",
     "\u250c\u2500\u2500\u2510\n\u2502 text \u2502\n": "is a table as ARFF",
     "format-version: 1.2\n\n[Term]\nid: GO:1\n": "is an ontology in OBO, .* convert it to RDF",

@@ -155,7 +155,7 @@ def refuse(stream):
         ('{"id": 5, "text": [7], "labels": "m"}', r"text must be text, got \[7\]"),
         ('{"id": 5, "text": "a\\u0000b", "labels": "m"}', "text contains a NUL character"),
         ('{"id": 5, "text": "y", "labels": 7.5}', "a label in labels must be a text or a whole number, got 7.5"),
-        ('{"id": 5, "text": "y", "labels": [["m"]]}', r"a label in labels must be text, got \['m'\]"),
+        ('{"id": 5, "text": "y", "labels": [["m"], ["r"]]}', r"a label in labels must be text, got \['m'\]"),
         ('{"id": null, "text": "y", "labels": "m"}', "id must not be empty, got None"),
         ("[1, 2]", r"expected an object, got \[1, 2\]"),
         ('{"text": "x", ', "not JSON: "),
