@@ -83,9 +83,8 @@ def load_annif(
     readable = find_files(paths, (".tsv", ".csv", ".jsonl", ".txt"))
     files = [file for file in readable if data_suffix(file) != ".tsv" or _find_sibling(file, ".txt") is None]
     if not files:
-        raise ValueError(
-            f"{readable[0]} contains the subjects of {_find_sibling(readable[0], '.txt')}: pass their folder"
-        )
+        text = _find_sibling(readable[0], ".txt")
+        raise ValueError(f"{readable[0]} contains the subjects of {text}: pass their folder")
     pieces: list[Piece] = []
     chunks: dict[str, list[Path]] = {}  # long texts by the first of a piece
     states: list[object] = []
@@ -96,7 +95,7 @@ def load_annif(
         if not pieces or len(chunks.get(pieces[-1].path, [])) % _CHUNK == 0:
             pieces.append(Piece(str(file)))
         chunks.setdefault(pieces[-1].path, []).append(file)
-        both = filter(None, (file, _find_sibling(file, ".tsv", ".key")))
+        both = filter(None, (file, _find_subjects(file)))
         states += [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in both]
     names = short_names(files)
     dataset = load_pieces(
@@ -210,7 +209,7 @@ def _read_documents(
 
 def _read_files(file: Path) -> Row:
     """Returns a long text and its subjects, from URIs or names in another file."""
-    subjects = _find_sibling(file, ".tsv", ".key")
+    subjects = _find_subjects(file)
     if subjects is None:
         return {"text": _read_text(file)}
     key = "uri" if data_suffix(subjects) == ".tsv" else "label"
@@ -260,12 +259,17 @@ def _read_text(path: Path) -> str:
 
 
 def _parse_uri(text: str) -> str:
-    if (match := _URI.fullmatch(text)) is None:
+    match = _URI.fullmatch(text)
+    if match is None:
         raise ValueError(f"expected a URI as <http://example.org/mice>, got {shortened(text)}")
     return match[1] or match[2]
 
 
-def _find_sibling(file: Path, *suffixes: str) -> Path | None:
+def _find_subjects(text: Path) -> Path | None:
+    return _find_sibling(text, ".tsv") or _find_sibling(text, ".key")
+
+
+def _find_sibling(file: Path, suffix: str) -> Path | None:
     stem = Path(re.sub(r"\.gz$", "", file.name, flags=re.IGNORECASE)).stem
-    names = (f"{stem}{suffix}{packed}" for suffix in suffixes for packed in ("", ".gz"))
-    return next(filter(Path.is_file, map(file.with_name, names)), None)
+    siblings = (file.with_name(stem + end) for end in (suffix, f"{suffix}.gz"))
+    return next(filter(Path.is_file, siblings), None)

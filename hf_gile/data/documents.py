@@ -88,9 +88,14 @@ def document_pieces(
     format: str | None = None,
     requested: Requested = SEEN,
 ) -> list[Piece]:
-    """Cuts a file of texts into pieces of about `size` bytes that several processes can read independently.
+    """Cuts a file of texts into pieces that several processes can read independently.
 
-    `names` are the columns that are read; `format` and `requested` are as in `read_documents`.
+    Args:
+        path: The file.
+        size: Approximate number of bytes of a piece.
+        names: Columns that are read.
+        format: As in `read_documents`.
+        requested: As in `read_documents`.
 
     Returns:
         Parts split at line breaks (of uncompressed text or JSON lines), row groups of a Parquet file (small groups are

@@ -163,8 +163,9 @@ def read_npz(
             raise ValueError(f"it has {unusable[0]}, not numbers or texts")
         return content_of
     except Exception as error:  # a damaged archive can raise anything
-        is_disk = isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)  # it fails
-        if is_disk or (isinstance(error, ValueError) and str(error).startswith(f"{path}: ")):
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # a failing disk
+            raise
+        if isinstance(error, ValueError) and str(error).startswith(f"{path}: "):
             raise
         raise ValueError(f"{path}: expected {content}: {str(error)[:200] or type(error).__name__}") from error
 

@@ -111,10 +111,8 @@ def note_case(texts: Iterable[tuple[str, str | None]]) -> str:
     similar = [forms for forms in variants.values() if len(forms) > 1]
     if not similar:
         return ""
-    return (
-        f"{sum(map(len, similar)):,} labels differ from others in case, spaces or punctuation only, "
-        f"such as {' and '.join(map(repr, similar[0][:2]))}"
-    )
+    shown = " and ".join(map(repr, similar[0][:2]))
+    return f"{sum(map(len, similar)):,} labels differ from others in case, spaces or punctuation only, such as {shown}"
 
 
 def join_descriptions(texts: Iterable[str]) -> str:

@@ -137,9 +137,9 @@ def refuse_joined(texts: Sequence[str], title: str, known: Collection[str], is_s
     sign = joined_by(unknown, known)
     if sign is not None:
         cell = max(unknown, key=lambda text: len(split(text, sign)))
+        parts = " and ".join(map(repr, split(cell, sign)[:2]))
         raise ValueError(
-            f"{title}: cells such as {shortened(cell)} look like several labels, "
-            f"{' and '.join(map(repr, split(cell, sign)[:2]))}: pass --separator "
+            f"{title}: cells such as {shortened(cell)} look like several labels, {parts}: pass --separator "
             f"'{_NAMES.get(sign, sign)}', or --separator none if each cell is a label"
         )
     if known or not are_different(texts):

@@ -53,6 +53,7 @@ _KEYS = (  # of objects, in order of preference
 _CODE = re.compile(  # digits, and no three letters in a row
     r"(?=.*\d)(?!.*[^\W\d_]{3}).*|(label|class|category|cluster|topic)[ _-]?\d+", re.DOTALL | re.IGNORECASE
 )
+_ZEROS = ("0", "0.0", "-1")  # beside words, a document without labels
 _NOTHING = re.compile(
     r"\W*(none|na|nothing|no (label|genre|tag|topic|category|keyword)\w*( \w+)?|unlabell?ed|unknown|missing"
     r"|not applicable|keine?s?|k\. ?a\.|n\.v\.|nicht zutreffend|unbekannt|aucune?|ninguno)\W*",
@@ -360,8 +361,8 @@ def _noted(form: LabelColumn, description: str, flag: str, rows: Iterable[Row]) 
     if form.form == "plain":
         missing = [text for text in texts if text and form.is_absent(text)]
         present = [text for text in texts if not form.is_absent(text)]
-        zeros = ("0", "0.0", "-1") * any(number_of(text) is None for text in present)
-        words = [text for text in present if _NOTHING.fullmatch(text) or text in zeros]
+        have_words = any(number_of(text) is None for text in present)
+        words = [text for text in present if _NOTHING.fullmatch(text) or (have_words and text in _ZEROS)]
         notes += [f"{text!r} is no label" for text in missing[:1]]
         notes += [f"{text!r} is a label: leave cells empty where a document has none" for text in words[:1]]
     notes += filter(None, [note_changed(texts)])

@@ -15,15 +15,22 @@ from .schema import Row, clean_label
 FEW = 10
 """Number of rows, below which nothing follows from what they have in common."""
 
-_ANSWERS = re.findall(
-    r"([^|/]+)/([^|]*)",
-    "true/false|t/f|wahr/falsch|vrai/faux|vero/falso|verdadero/falso|verdadeiro/falso|waar/onwaar"
-    "|sand/falsk|sant/falskt|sann/usann|tosi/epätosi|prawda/fałsz|pravda/nepravda|igaz/hamis"
-    "|adevărat/fals|истина/ложь|doğru/yanliş|yes/no|y/n|ja/nein|oui/non|si/no|sí/no|sì/no|sim/não"
-    "|tak/nie|да/нет|是/否|有/无|有/無|はい/いいえ|ja/nee|ja/nej|kyllä/ei|igen/nem|ano/ne|evet/hay\u0131r"
-    "|checked/unchecked|selected/not selected|on/off|present/absent|\u25cb/\u00d7|\u25ef/\u00d7"
-    "|x/|v/|\u2713/\u2717|\u2714/\u2718|\u2611/\u2610|\u2705/\u274c",
-)
+_ANSWERS = (
+    ("true", "false"), ("t", "f"),
+    ("wahr", "falsch"), ("vrai", "faux"), ("vero", "falso"), ("verdadero", "falso"),
+    ("verdadeiro", "falso"), ("waar", "onwaar"), ("sand", "falsk"), ("sant", "falskt"),
+    ("sann", "usann"), ("tosi", "epätosi"), ("prawda", "fałsz"), ("pravda", "nepravda"),
+    ("igaz", "hamis"), ("adevărat", "fals"), ("истина", "ложь"), ("doğru", "yanliş"),
+    ("yes", "no"), ("y", "n"),
+    ("ja", "nein"), ("oui", "non"),
+    ("si", "no"), ("sí", "no"),
+    ("sim", "não"), ("tak", "nie"), ("да", "нет"), ("是", "否"), ("はい", "いいえ"),
+    ("ja", "nee"), ("ja", "nej"), ("kyllä", "ei"), ("igen", "nem"), ("ano", "ne"), ("evet", "hay\u0131r"),
+    ("checked", "unchecked"), ("selected", "not selected"), ("on", "off"),
+    ("present", "absent"), ("\u6709", "\u65e0"), ("\u6709", "\u7121"), ("s\u00ec", "no"),
+    ("\u25cb", "\u00d7"), ("\u25ef", "\u00d7"), ("x", ""), ("v", ""),
+    ("\u2713", "\u2717"), ("\u2714", "\u2718"), ("\u2611", "\u2610"), ("\u2705", "\u274c"),
+)  # fmt: skip
 _YES = {yes for yes, _ in _ANSWERS}
 _NO = {no for _, no in _ANSWERS if no}
 _MARK = re.compile(r"[^\w\s.?\u2013\u2014-]")  # a sign for yes if no other is used, such as a star

@@ -177,7 +177,7 @@ def _read_label(
     """Returns the label of a row, and its other names."""
     clean = str.strip if _WRITTEN.issubset(row) else clean_label
     label_id = clean(document_id(_value_of(row.get(chosen.id), ("value", *_ID_KEYS)), chosen.id))  # also of SPARQL
-    cells = [[*map(clean, _texts(row, [column], languages))] for column in chosen.name]
+    cells = [list(map(clean, _texts(row, [column], languages))) for column in chosen.name]
     names = [cell[0] for cell in cells if cell and cell[0]]
     others = [text for cell in cells for text in cell[1:]]
     if not names and any(isinstance(row.get(column), Mapping | list) for column in chosen.name):
@@ -196,7 +196,8 @@ def _read_label(
         for field in extra
         if row.get(field) != "" and field not in chosen.synonyms
     }
-    report.note("names after the first in a cell are read as synonyms" * bool(others))
+    if others:
+        report.note("names after the first in a cell are read as synonyms")
     return replace(label, **values), [other for other in names if other != label.name]
 
 

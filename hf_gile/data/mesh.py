@@ -117,7 +117,8 @@ def read_mesh(
     form = sniff(path, Requested(encoding=encoding).check())
     piece = Piece(os.fspath(path))
     parse: Callable[[Any], Descriptor | None] = _parse_json
-    records: Iterator[Any] = ((where, row) for where, _, row in read_rows(piece, report, form))
+    rows = read_rows(piece, report, form)
+    records: Iterator[tuple[str, Any]] = ((where, row) for where, _, row in rows)
     if form.kind == "mesh":
         parse = _parse_xml
         records = _iterate_xml(path)
@@ -188,19 +189,17 @@ def load_mesh(
             "scope_note": descriptor.scope_note,
             "tree_path": _format_tree_path(descriptor, owners),
         }
-        uis = dict.fromkeys(
-            owners[parent].ui for number in descriptor.tree_numbers if (parent := number.rpartition(".")[0]) in owners
+        parents = [number.rpartition(".")[0] for number in descriptor.tree_numbers]
+        uis = dict.fromkeys(owners[parent].ui for parent in parents if parent in owners)
+        label = Label(
+            descriptor.ui,
+            descriptor.name,
+            join_descriptions(texts[choice] for choice in requested),
+            synonyms=descriptor.entry_terms,
+            broader=tuple(ui for ui in uis if ui != descriptor.ui),
         )
-        labels.append(
-            Label(
-                descriptor.ui,
-                descriptor.name,
-                join_descriptions(texts[choice] for choice in requested),
-                synonyms=descriptor.entry_terms,
-                broader=tuple(ui for ui in uis if ui != descriptor.ui),
-            )
-        )
-        hints[descriptor.ui] = [texts["tree_path"]]
+        labels.append(label)
+        hints[label.id] = [texts["tree_path"]]
     return distinguish(labels, hints, report, str(path))
 
 
@@ -294,6 +293,7 @@ def _make_descriptor(
     if not ui or not name:
         raise ValueError(f"a descriptor needs a UI and a name, got {ui!r} and {name!r}")
     entry_terms = dict.fromkeys(_clean_line(term, f"an entry term of {ui}") for term in terms)
+    permuted_terms = [_clean_line(term, f"a permuted term of {ui}") for term in permuted]
     numbers = tuple(_clean_line(number, f"a tree number of {ui}") for number in tree_numbers)
     for number in numbers:
         if not re.fullmatch(r"[A-Z][0-9]+(\.[0-9]+)*", number):
@@ -304,7 +304,7 @@ def _make_descriptor(
         entry_terms=tuple(term for term in entry_terms if term not in ("", name)),
         scope_note=_clean_line(scope_note, f"the scope note of {ui}"),
         tree_numbers=numbers,
-        permuted_terms=tuple(filter(None, (_clean_line(term, f"a permuted term of {ui}") for term in permuted))),
+        permuted_terms=tuple(filter(None, permuted_terms)),
     )
 
 

@@ -29,7 +29,8 @@ def read_parquet(piece: Piece, columns: Sequence[str]) -> Generator[tuple[int, o
     try:
         file = _open_parquet(piece.path)
         shared = _open_shared(piece.path, file)
-        selected = [*columns] if set(file.schema_arrow.names).issuperset(columns) else []
+        exist = bool(columns) and set(file.schema_arrow.names).issuperset(columns)
+        selected = [*columns] if exist else None
         unpacked = 0
         limit = unpacked_limit(piece.path)
         for group, start in enumerate(_find_group_starts(file.metadata)):
@@ -39,8 +40,8 @@ def read_parquet(piece: Piece, columns: Sequence[str]) -> Generator[tuple[int, o
                 continue
             size = _unpacked_group(content, piece.path, limit)
             rows_at_once = max(1, min(_ROWS, MAX_RECORD * content.num_rows // max(1, size)))
-            options = {"row_groups": [group], "columns": selected or None, "use_threads": False}
-            for batch in shared.iter_batches(rows_at_once, **options):
+            batches = shared.iter_batches(rows_at_once, row_groups=[group], columns=selected, use_threads=False)
+            for batch in batches:
                 batch_size = _unpacked_size(batch)
                 unpacked += batch_size
                 if unpacked > limit:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 import datasets
@@ -34,5 +34,8 @@ class RowBatches(datasets.ArrowBasedBuilder):
     def _generate_tables(self, **gen_kwargs: Any) -> Iterator[tuple[int, pa.Table]]:
         rows = self.config.rows(**gen_kwargs)
         schema = self.config.features.arrow_schema
-        for number, batch in enumerate(iter(lambda: list(islice(rows, 1000)), [])):
+        for number in count():
+            batch = list(islice(rows, 1000))
+            if not batch:
+                return
             yield number, pa.Table.from_pylist(batch, schema=schema)

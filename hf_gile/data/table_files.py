@@ -381,4 +381,5 @@ def _parse_lines(lines: Lines, form: Format) -> Rows:
 
 
 def _parse_fasttext(line: str) -> object:
-    return {"text": " ".join(_LABEL.sub(" ", line).split()), "labels": _LABEL.findall(line)}
+    text = " ".join(_LABEL.sub(" ", line).split())
+    return {"text": text, "labels": _LABEL.findall(line)}

@@ -126,7 +126,8 @@ def load_table(
     texts = column_names(text)
     others = [*texts, *filter(None, [id])]
     files = find_files(paths, SUFFIXES, any_name=True)
-    labels = LabelColumn(()) if labels is None else labels
+    if labels is None:
+        labels = LabelColumn(())
     names = labels.columns if isinstance(labels, LabelColumn) else column_names(labels)
     forms = _see_forms(files, Requested(**layout).check(), [*others, *names], report)
     features = _parquet_features(files[0], forms)

@@ -84,7 +84,8 @@ def hash_order(texts: Iterable[str], gold: Iterable[Sequence[str]]) -> list[int]
         >>> order == [texts[::-1][row] for row in hash_order(texts[::-1], [[]] * 3)]
         True
     """
-    keys = [(hash_fraction("document", text, SALT), text, sorted(ids)) for text, ids in zip(texts, gold, strict=True)]
+    pairs = zip(texts, gold, strict=True)
+    keys = [(hash_fraction("document", text, SALT), text, sorted(ids)) for text, ids in pairs]
     return sorted(range(len(keys)), key=keys.__getitem__)
 
 
