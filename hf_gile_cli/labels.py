@@ -295,6 +295,7 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool, may_be_new
             f"{path}: changes are written to .jsonl and .csv files: hf-gile labels import labels.jsonl {path}"
         )
     from hf_gile.data import save_labels
+    from hf_gile.data.homonyms import note_case
 
     suffix = ""
     if may_be_new and not dry_run:
@@ -312,6 +313,9 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool, may_be_new
         elif new != old and not dry_run:
             save_labels(new, path.resolve())  # keeps a symbolic link
     counts = _print_changes(old, new)
+    before, after = (note_case((label.text, label.language) for label in labels) for labels in (old, new))
+    if after not in ("", before):
+        note(after)
     if dry_run:
         note(f"{counts}, not written: {target} has {counted(len(old), 'label')}")
     else:

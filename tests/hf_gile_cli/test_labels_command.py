@@ -153,6 +153,13 @@ def test_new_labels_without_known_words_are_reported(run, saved_model):
     assert "knows" not in run("labels", "add", saved_model, "Z2", "Zebrafish", "--description", "milk").stderr
 
 
+def test_a_new_name_that_differs_in_case_from_a_known_name_is_noted(run, write):
+    path = write("labels.csv", "id,name,description,language,seen,count\n1,Mice,,,false,0\n")
+    said = run("labels", "add", path, "2", "mice").stderr
+    assert "2 labels differ from others in case, spaces or punctuation only, such as 'Mice' and 'mice'" in said
+    assert "differ from" not in run("labels", "add", path, "3", "rats").stderr
+
+
 def test_a_changed_label_file_keeps_its_format(run, tmp_path):
     path = tmp_path / "labels.csv"
     save_labels(LabelSet.from_names({"Iron": "", "Milk": "white; a drink"}), path)

@@ -90,3 +90,8 @@ def test_null_fields_are_read_as_empty(records_of):
 def test_a_damaged_file_is_named_with_the_number_of_records_read(records_of, content, message):
     with pytest.raises(ValueError, match=rf"a\.json: .*{message}"):
         records_of(content)
+
+
+def test_spaces_around_headings_are_no_part_of_labels(records_of):
+    (record,) = records_of(document([RECORD | {"meshMajor": [" Mice", "Rats "], "meshUI": None}]))
+    assert record["meshUI"] == record["meshMajor"] == ["Mice", "Rats"]
