@@ -144,4 +144,4 @@ def _check_headings(raw: Mapping[str, Any], key: str) -> list[str]:
         if not value or value.isspace():
             raise ValueError(f"a heading in {key} must not be empty, got {shortened(values)}")
     clean_text(" ".join(values), f"a heading in {key}")  # checked together for speed
-    return [*map(str.strip, values)]
+    return [value.strip() for value in values]
