@@ -311,11 +311,13 @@ def _marked(rows: Iterator[tuple[int, Any]], header: Sequence[str]) -> Iterator[
     is_below = False
     for number, cells in rows:
         following = None
-        is_short = isinstance(cells, list) and len(cells[0]) <= _LONGEST_TOTAL
-        if is_below or (is_short and cells != header and _SUMMARY.fullmatch("\t".join(cells))):
+        line = ""
+        if isinstance(cells, list) and len(cells[0]) <= _LONGEST_TOTAL:
+            line = "\t".join(cells)
+        if is_below or (cells != header and _SUMMARY.fullmatch(line)):
             is_below = True
             cells = ValueError("the row is of a second table, which starts here or above")
-        elif is_short and _TOTAL.fullmatch("\t".join(cells)):
+        elif _TOTAL.fullmatch(line):
             following = next((row for row in rows if isinstance(row[1], ValueError) or any(row[1])), None)
             if following is None:
                 cells = ValueError("the last row has totals or a source, and is no document or label")
