@@ -54,8 +54,8 @@ def parameters_of_type_any():
 
 
 BUDGETS = {
-    "statements of the files that travel": (count(TRAVELLING).statements, 3_540),  # target: 2,804
-    "statements of the package": (PACKAGE.statements, 15_046),  # target: 12,500
+    "statements of the files that travel": (count(TRAVELLING).statements, 3_546),  # target: 2,804
+    "statements of the package": (PACKAGE.statements, 15_054),  # target: 12,500
     "characters of a line of code": (PACKAGE.mean_line, 50),
     "percent of long lines": (PACKAGE.long_lines, 6.97),  # target: 4
     "assignments of tuples in 1,000 statements": (PACKAGE.tuple_rate, 4),

@@ -189,16 +189,14 @@ def _read_label(
         id=label_id,
         name=names[0],
         description="; ".join(dict.fromkeys(_texts(row, chosen.description or (), languages))),
-        synonyms=(*others, *_texts(row, chosen.synonyms, languages, split=True)),
+        synonyms=tuple(_texts(row, chosen.synonyms, languages, split=True)),
     )
-    values = {
-        field: _FIELDS[field](row.get(field))
-        for field in extra
-        if row.get(field) != "" and field not in chosen.synonyms
-    }
+    values = {field: _FIELDS[field](row.get(field)) for field in extra if row.get(field) != ""}
+    label = replace(label, **values)
     if others:
         report.note("names after the first in a cell are read as synonyms")
-    return replace(label, **values), [other for other in names if other != label.name]
+        label = replace(label, synonyms=(*others, *label.synonyms))
+    return label, [other for other in names if other != label.name]
 
 
 def _refuse_nested(file: Path, rows: Sequence[Row], chosen: Columns, unread: Iterable[str]) -> None:
@@ -233,7 +231,6 @@ def _choose_columns(
         parse = _FIELDS.get(column, _parse_names)
         unread[column] = next((shortened(row[column]) for row in rows if not _can_parse(parse, row.get(column))), "")
     extra = [field for field in candidates if not unread[field]]
-    chosen = chosen._replace(synonyms=chosen.synonyms or tuple({"synonyms"}.intersection(extra)))
     if chosen.description is None:
         chosen = chosen._replace(description=tuple(column for column in descriptions if not unread[column])[:1])
     for column in (*extra, *chosen.required()):

@@ -243,6 +243,7 @@ def describe_missing_column(
         no column 'text', only utterance, intent; name the column with text="..."
     """
     columns = list(columns)
+    is_csv = form.kind == "csv"
     by_case = {column.casefold(): column for column in columns}
     near = [by_case[name] for name in difflib.get_close_matches(missing.casefold(), by_case, n=3, cutoff=_NEAR)]
     hint = ""
@@ -252,9 +253,9 @@ def describe_missing_column(
         hint = f'; name the column with {argument}="..."'
     if form.columns[:1] == ("1",) and argument:
         hint = f'; the file has no header: name all its columns with --columns, or pass {argument}="1" and so on'
-    elif form.kind == "csv" and argument and any(len(column.split()) > _WORDS for column in columns):
+    elif is_csv and argument and any(len(column.split()) > _WORDS for column in columns):
         hint += "; if the first line is no header, name all columns with --columns"
-    if form.kind == "csv" and len(columns) == 1:
+    if is_csv and len(columns) == 1:
         hint += f"; if cells are separated by another sign than {form.delimiter!r}, pass --delimiter"
     listed = [column if len(column) <= 60 else shortened(column) for column in columns[:20]]
     if len(columns) > len(listed):

@@ -51,7 +51,7 @@ def _check_names(config: type[PreTrainedConfig], names: Iterable[str], is_saved:
     A configuration may have any attribute, as in `model.config.note = "x"`, which is saved with it.
     """
     known = _field_names(config) | {"num_labels", "id2label", "problem_type", "dtype"}
-    if config is not GileTextConfig and not is_saved:  # saved ones are in text_config
+    if config is not GileTextConfig:
         known |= _field_names(GileTextConfig)
     for name in names:
         is_generic = name in _GENERIC or name.startswith("_") or name.endswith(("_token_id", "_implementation"))
@@ -339,6 +339,9 @@ class GileConfig(PreTrainedConfig):
         if text_fields:
             kwargs["text_config"] = {**text_fields, **kwargs.get("text_config", {}), "_is_saved": True}
         config_dict = {**config_dict, "_is_saved": True}
+        if isinstance(config_dict.get("text_config"), dict):
+            for name in sorted(_field_names(GileTextConfig) & config_dict.keys()):
+                _logger.warning(f"config.json: {name} is a field of text_config; beside it, it has no effect")
         try:
             return super().from_dict(config_dict, **kwargs)
         except (AttributeError, KeyError, TypeError, StrictDataclassError) as error:

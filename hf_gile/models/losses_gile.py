@@ -127,7 +127,7 @@ def check_gold(labels: Tensor, num_labels: int) -> None:
         row, column = wrong.nonzero()[0].tolist()
         raise ValueError(
             f"labels has index {labels[row, column]}, but there are {num_labels} labels (0 to "
-            f"{num_labels - 1}); see document {row} of the batch"
+            f"{num_labels - 1}); see document {row} of the batch; pad with {IGNORE}"
         )
     ordered = labels.sort(dim=1).values
     repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)

@@ -518,6 +518,11 @@ class StaticEncoder(nn.Module):
         pairs = (input_ids[:, :-1] + 1) * vocab_size + input_ids[:, 1:]
         return torch.cat([tokens, pairs.masked_fill(~(mask[:, :-1] & mask[:, 1:]), -1)], 1)
 
+    def set_vectors(self, keys: Tensor, vectors: Tensor) -> None:
+        """Sets the table: `(N,)` ascending keys of `keys_of`, and `(N, P)` vectors."""
+        self.keys.data = keys
+        self.bits.data = vectors.to(torch.float16).contiguous().view(torch.int16)
+
     def forward(
         self,
         input_ids: Tensor | None,

@@ -292,9 +292,8 @@ def with_table(
     others = {name: weights[name] for name in weights if not name.startswith(encoder)}
     model.load_state_dict(others, strict=False)
     largest = max(float(np.abs(vectors).max(initial=0)), 1e-9)  # scaled: the length of a document vector is fixed
-    scaled = torch.from_numpy(vectors / largest).to(torch.float16)
-    model.gile.text_encoder.keys.data = torch.from_numpy(keys)
-    model.gile.text_encoder.bits.data = scaled.contiguous().view(torch.int16)
+    scaled = torch.from_numpy(vectors / largest)
+    model.gile.text_encoder.set_vectors(torch.from_numpy(keys), scaled)
     embed_stored_labels(teacher)
     model.label_set = teacher.label_set
     model.processor_fingerprint = None

@@ -264,9 +264,8 @@ class _Fit:
         self.is_costly = cost > _COSTLY
         self.has_joint = self.has_rows and not self.is_costly
         self.document_folds = folds_of_documents(train, validation, labels, self.validation_suffices)
-        self.label_folds = folds_of_labels(
-            train, validation, labels, 1 if self.is_costly else FOLDS, self.validation_suffices
-        )
+        num_label_folds = 1 if self.is_costly else FOLDS
+        self.label_folds = folds_of_labels(train, validation, labels, num_label_folds, self.validation_suffices)
         if relearn is not None:
             self.label_folds = [_relearned(fold, relearn) for fold in self.label_folds]
         self.final = self.document_folds[0] if self.validation_suffices else Fold(train, validation, labels)
