@@ -411,7 +411,7 @@ def test_objects_for_all_labels_are_refused():
 @pytest.mark.parametrize("status", ["draft", "discarded"])
 def test_drafts_and_discarded_answers_of_argilla_are_no_labels(status):
     answers = [[{"value": ["rude"], "status": "submitted"}], [{"value": ["threat"], "status": status}]]
-    with pytest.raises(ValueError, match="'tags' has drafts or discarded answers, as of Argilla: leave them"):
+    with pytest.raises(ValueError, match="'tags' has objects whose status is draft or discarded, as of"):
         read(*answers)
     assert read(*answers[:1])[0] == [["rude"]]
 
@@ -642,6 +642,17 @@ def test_class_numbers_are_lines_of_the_label_file():
     assert read(1, 2, known=known)[0] == [["1"], ["2"]]  # from 0, or from 1
     assert read(0, 1, known=["0", "1"])[0] == [["0"], ["1"]]
     assert read("0", "4", known=["000", "001", "004"])[0] == [["0"], ["4"]]  # reported as unknown
+
+
+@pytest.mark.parametrize("form", ["{}", "C{}", "C0{}", "http://a.org/{}"])
+@pytest.mark.parametrize("numbers", [[3, 1, 2], [2, 0, 1]])
+@pytest.mark.parametrize("kind", [int, float, "{}.0".format])
+def test_numbers_that_may_be_ids_are_no_lines_of_the_label_file(form, numbers, kind):
+    cells = [*map(kind, sorted(numbers))]
+    assert read(*cells, known=[*map(form.format, numbers)])[0] == [[str(number)] for number in sorted(numbers)]
+    in_order = [*map(form.format, sorted(numbers))]
+    assert read(*cells, known=in_order)[0] == [[label_id] for label_id in in_order]
+    assert read(0, 1, known=["1 star", "level 2"])[0] == [["1 star"], ["level 2"]]
 
 
 @pytest.mark.parametrize("sign", ["; ", "|", " "])
