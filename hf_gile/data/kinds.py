@@ -63,7 +63,7 @@ _STARTS: tuple[tuple[str, str], ...] = (
     ("fasttext", r"[^\n]+[ \t]__label__\S"),
     ("drawn", r"[┌╭┏╔][─━═]"),
     ("json", r"\[\s*([\[{\"\d\]]|-\d|$)"),
-    ("ntriples", _COMMENTS + r"(<[^<>\s]*>|_:\w+)\s+(<[^<>\s]*>|a\s|\w*:\w+)"),
+    ("ntriples", _COMMENTS + r"(<[^<>\s]*>|_:\w+)[ \t]+(<[^<>\s]*>|a\s|\w*:\w+)"),
     ("xml", r"<[\w.-]+(:[\w.-]+)?(\s+[\w:.-]+\s*=|\s*/?>)"),
 )
 
