@@ -191,9 +191,13 @@ def name_flags(
     description = "a column of zeros and ones a label"
     if names != whole:
         description += f", without their prefix {prefix!r} (--separator none keeps it)"
-    others = (column for column in rows[0] if column not in ("", *columns))
-    if left_out := [column for column in others if are_flags(_cells(rows, column))]:
-        description += f" (left out, though from 0 to 1 too: {shortened(left_out)[1:-1]})"
+    others = {column: _cells(rows, column) for column in rows[0] if column not in ("", *columns)}
+    if left_out := [
+        column
+        for column, cells in others.items()
+        if are_flags(cells) or not _NO.isdisjoint(str(cell).lower() for cell in cells)
+    ]:
+        description += f" (left out, though from 0 to 1, or no, too: {shortened(left_out)[1:-1]})"
     return names, description
 
 

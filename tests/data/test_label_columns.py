@@ -529,6 +529,11 @@ def test_usual_labels_are_not_noted(cells):
     assert not re.search("meaning|only in the first row", read(*cells)[1])
 
 
+def test_a_column_of_no_and_other_words_beside_zeros_and_ones_is_noted():
+    table = [{"mice": row % 2, "rats": 1 - row % 2, "ripe": ["No", "maybe"][row % 2]} for row in range(30)]
+    assert "(left out, though from 0 to 1, or no, too: 'ripe')" in read(*table, columns=["mice", "rats"])[1]
+
+
 @pytest.mark.parametrize("missing", ["<NA>", ""])
 def test_zero_is_a_usual_label_among_numbers_and_missing_cells(missing):
     assert "'0' is a label" not in read(*["0", "1", missing, "2"] * 9)[1]
@@ -543,7 +548,7 @@ def test_a_column_of_ones_alone_is_no_label():
     table = [{"text": "mice", "rude": row % 2, "threat": row % 3 == 0, "agreed": 1, "never": 0} for row in range(30)]
     columns = flag_columns(table, {"text"})
     assert columns == ["rude", "threat", "never"]
-    assert "a label (left out, though from 0 to 1 too: 'agreed'), such as" in read(*table, columns=columns)[1]
+    assert "a label (left out, though from 0 to 1, or no, too: 'agreed'), such as" in read(*table, columns=columns)[1]
     assert read(*table, columns=["rude", "agreed"])[0][0] == ["agreed"]
 
 
@@ -590,7 +595,7 @@ def test_columns_named_by_codes_are_noted():
 def test_counts_are_no_labels_and_columns_of_shares_and_parts_are_left_out_with_a_note():
     table = survey(**COUNTS, **LEFT_OUT)
     assert flag_columns(table, ()) == ["rude", "threat"]
-    assert f"0 to 1 too: {str([*LEFT_OUT])[1:-1]})" in read(*table, columns=["rude", "threat"])[1]
+    assert f"0 to 1, or no, too: {str(['note', *LEFT_OUT])[1:-1]})" in read(*table, columns=["rude", "threat"])[1]
 
 
 def test_a_column_with_the_name_of_a_known_label_is_not_left_out():
