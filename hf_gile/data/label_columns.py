@@ -248,7 +248,7 @@ def see(
     counted = ""
     if names := () if form.names else named_classes(items, positions):
         form = form._replace(names=(names,) * len(columns))
-        first, last = names.count(""), max(int(number_of(str(item)) or 0) for item in items)
+        first, last = len(names) - len(positions), max(int(number_of(str(item)) or 0) for item in items)
         counted = f", counted in --label_file from {first} ({names[first]!r}) to {last} ({names[last]!r})"
     doubts = _unreadable(form, items, known) + _note_first(items)
     description = f"{title}: {_describe(form, cells, items)}{counted}{_note_scores(cells)}{doubts}"

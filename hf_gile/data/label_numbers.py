@@ -109,7 +109,7 @@ def named_classes(items: Sequence[Any], known: Sequence[str]) -> tuple[str, ...]
     ends = [*map(_last_number, known)]
     ids = {end for end, label_id in zip(ends, known, strict=True) if label_id.isdecimal()}
     may_be_ids = numbers - {-1} <= {*ends} and ends != [*range(first, first + len(known))]
-    return () if may_be_ids or not ids.isdisjoint(numbers) else ("",) * first + tuple(known)
+    return () if may_be_ids or not ids.isdisjoint(numbers) else ("0",) * first + tuple(known)
 
 
 def _last_number(label_id: str) -> Any:

@@ -643,6 +643,7 @@ def test_class_numbers_are_lines_of_the_label_file():
         first = int(3 in cells)
         range_of = f"from {first} ('mice') to {first + 2} ('cats')"
         assert f"numbers of classes, which have names, counted in --label_file {range_of}" in note
+    assert see([{"tags": 1}, {"tags": 3}], ["tags"], known=known).read({"tags": 0}) == ["0"]  # reported as unknown
     assert read("0,2", "1", "", known=known, separator=",")[0] == [["mice", "cats"], ["rats"], []]
     assert read(1, 2, known=known)[0] == [["1"], ["2"]]  # from 0, or from 1
     assert read(0, 1, known=["0", "1"])[0] == [["0"], ["1"]]
