@@ -51,7 +51,7 @@ def test_labels_missing_from_the_model_are_named_or_dropped(run, saved_model, ta
     assert "are like 'Heart Failure'): add them" in message
     result = run("evaluate", saved_model, table, *COLUMNS, "--on-unknown-label", "drop")
     assert json.loads(result.stdout)["documents"] == 5
-    assert "such as 'Rat': they are dropped" in result.stderr
+    assert "such as 'Rat' (its ids are like 'Heart Failure'): they are dropped" in result.stderr
     fitted = run("calibrate", saved_model, table, *COLUMNS, "--on-unknown-label", "drop")
     assert json.loads(fitted.stdout)["documents"] == 5
     table.write_text(json.dumps({"body": "Rats.", "tags": ["Rat"]}) + "\n")
@@ -63,7 +63,7 @@ def test_labels_missing_from_the_model_are_named_or_dropped(run, saved_model, ta
 SEPARATOR = " (did you mean --separator '|'?)"
 FORM = " (the labels have 'Iron', which differs in case, spaces, zeros, entities or prefix: write it so)"
 
-LIKE = " (its ids are like 'Iron')"
+LIKE = " (its ids are like 'Heart Failure')"
 HINTS = {
     "Ferrum|Sanguis": SEPARATOR,
     "Milk, Skimmed": LIKE,
