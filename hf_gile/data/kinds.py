@@ -80,7 +80,7 @@ REFUSED = {
     "html": "is a web page (HTML), not data: download the file itself, "
     'or if it opens as a table in Excel, save it as "CSV UTF-8"',
     "sql": "is a dump of a database (SQL): load it, and export a table as CSV",
-    "drawn": "is a table as ARFF, or as drawn for a terminal, as of psql and MySQL: export it as CSV",
+    "drawn": "is a table as ARFF, or as psql and MySQL draw it for a terminal: export it as CSV",
     "vectors": "has features by number (LIBSVM), and no text: write a table of texts and labels; "
     "train --recipe xmc reads the raw-text sets of the Extreme Classification Repository",
     "sparql": "has results of SPARQL as TSV, in the syntax of RDF: ask the endpoint for CSV",

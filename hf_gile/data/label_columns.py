@@ -333,7 +333,7 @@ def _key(lists: Sequence[Sequence[Any]], title: str, known: Collection[str]) -> 
     if not objects:
         return None
     if any(item.get("status") in ("draft", "discarded") for item in objects):
-        raise ValueError(f"{title} has objects whose status is draft or discarded, as of Argilla: leave them out")
+        raise ValueError(f"{title} has objects of status draft or discarded: leave them out")
     usable = [
         {key for key in item if not (is_missing(item[key]) or isinstance(item[key], Mapping))} for item in objects
     ]

@@ -101,7 +101,7 @@ def are_shares(items: Sequence[Any]) -> bool:
 
 
 def named_classes(items: Sequence[Any], known: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of classes that count labels, from 0 or from 1; nothing if they may be ids."""
+    """Returns the names of classes that count labels from 0 or 1; nothing if they may be ids."""
     numbers = {number_of(str(item)) for item in items}
     first = int(0 not in numbers)  # -1 is no class beside 0
     if not numbers <= {*range(2 * first - 1, first + len(known))} or (first and len(known) not in numbers):
@@ -113,7 +113,7 @@ def named_classes(items: Sequence[Any], known: Sequence[str]) -> tuple[str, ...]
 
 
 def _last_number(label_id: str) -> Any:
-    """Returns the number at the end of an id, without zeros, as libraries write it; None without one."""
+    """Returns the number at the end of an id, without zeros; None if it does not end in digits."""
     digits = label_id[len(label_id.rstrip("0123456789")) :]
     return number_of(digits.lstrip("0") or digits[:1])
 

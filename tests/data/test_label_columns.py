@@ -411,7 +411,7 @@ def test_objects_for_all_labels_are_refused():
 @pytest.mark.parametrize("status", ["draft", "discarded"])
 def test_drafts_and_discarded_answers_of_argilla_are_no_labels(status):
     answers = [[{"value": ["rude"], "status": "submitted"}], [{"value": ["threat"], "status": status}]]
-    with pytest.raises(ValueError, match="'tags' has objects whose status is draft or discarded, as of"):
+    with pytest.raises(ValueError, match="'tags' has objects of status draft or discarded: leave them out"):
         read(*answers)
     assert read(*answers[:1])[0] == [["rude"]]
 
