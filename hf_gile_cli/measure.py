@@ -152,7 +152,7 @@ class Documents(LabelledDocuments, _OfModel):
         if not unknown:
             return rows
         names = ", ".join(map(repr, list(unknown)[:3]))
-        hint = describe_near_forms(list(unknown), label_set)
+        hint = describe_near_forms(list(unknown), label_set) or f" (its ids are like {label_set.ids[0]!r})"
         problem = f"{model} does not know {counted(len(unknown), 'label id')} in the documents, such as {names}{hint}"
         if self.on_unknown_label == "raise":
             raise ValueError(f"{problem}: add them (hf-gile labels import), or pass --on-unknown-label drop")

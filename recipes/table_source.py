@@ -239,6 +239,8 @@ class TableSource:
         """Returns a problem, with the id of the first document that has such a label, and its remedy."""
         document = _first_document(parts, ids[0])
         hint = describe_near_forms(ids, labels)
+        if not (hint or reason):
+            hint = f" (its ids are like {labels.ids[0]!r})"
         number = f"{len(ids):,} label ids" if len(ids) > 1 else "1 label id"
         shown = (
             f"{number} of the documents, such as {', '.join(map(repr, ids[:3]))}{hint}, first in document {document!r}"

@@ -41,7 +41,11 @@ def make_labels(
         elif first.name == label.name:
             report.leave_out("repeated", where)
         else:
-            report.problem("malformed label", f"{where}: the id {label.id!r} is already used in {location}")
+            report.problem(
+                "malformed label",
+                f"{where}: the id {label.id!r} is already used in {location}: write a row for each "
+                "label, with its other names in other columns",
+            )
     if not found:
         raise ValueError(f"{source}: no labels; at least one is required; {report}")
     return distinguish(

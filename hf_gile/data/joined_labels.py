@@ -29,6 +29,7 @@ _OTHER = re.compile(r"\\[nt]|\u3000|,? (?:and|und|et|y|e|och|og|en|or|oder) |  +
 _FIRM = re.compile(r"[\u2022\u00a6]|\\[nt]")  # signs that no name has
 _CODE = re.compile(r"[^\W\d][_.:#]+\w|^[#@]\w")  # a tag, such as cs.CL
 _NUMBER = re.compile(r"[-+]?\d+")
+_SIGNS = re.compile(r"^\w+://\S*[/#](?=[^/#])|^\w+:(?=\S)|[\s_-]+|[/#]+$")
 _WORD = re.compile(r"(?:^|[\W_])[^\W\d_]{2,}(?:$|[\W_])|[^\W\d_]{4}|[^\W\d_\x00-\x7f]")
 _LISTED = re.compile(
     r"""<\w+\b[^<>]*>.*</\w+>|[$\u2021\u01c2]+a\s?\w.*|"""  # XML, subfields of MARC
@@ -170,20 +171,19 @@ def describe_near_forms(missing: Sequence[str], labels: "LabelSet") -> str:
     known = set(labels.ids)
     by_form = {_form(label_id): label_id for label_id in labels.ids}
     if near := next(filter(None, (by_form.get(_form(label_id)) for label_id in missing)), None):
-        return f" (the labels have {near!r}, which differs in case, spaces, zeros or entities only: write it so)"
+        return f" (the labels have {near!r}, which differs in case, spaces, zeros, entities or prefix: write it so)"
     if names := {label.name: label.id for label in labels if label.name != label.id}.keys() & set(missing):
         return f" ({min(names)!r} is the name of a label, but the documents must have ids)"
     # Many names contain commas and spaces, so all parts must be known; few contain the first separators.
     for sign in (*_USUAL, " "):
-        joined = [label_id for label_id in missing if sign in label_id]
-        if any(sign in ";|" or known.issuperset(split(label_id, sign)) for label_id in joined):
+        if any(sign in label and (sign in ";|" or known.issuperset(split(label, sign))) for label in missing):
             return f" (did you mean --separator {_NAMES.get(sign, sign)!r}?)"
     return ""
 
 
 def _form(label_id: str) -> str:
-    """Returns what label ids share that differ in case, spaces, signs for spaces, zeros before, or entities of HTML."""
-    return re.sub(r"[\s_-]+", "", clean_label(plain_text(label_id))).casefold().lstrip("0")
+    """Returns what label ids share that differ in case, spaces, zeros before, entities of HTML, or parts of a URI."""
+    return _SIGNS.sub("", clean_label(plain_text(label_id))).casefold().lstrip("0")
 
 
 def unlike(new: Iterable[str], known: set[str]) -> list[str]:

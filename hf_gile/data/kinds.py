@@ -38,7 +38,7 @@ _STARTS: tuple[tuple[str, str], ...] = (
     ("html", r"(?i:<!doctype html|<html|<table)|(?is:(<\?xml|<!).{0,2000}<html[\s>])"),
     ("references", _REFERENCES),
     ("marc", r"(<\?xml[^>]*>\s*)?<(\w+:)?(collection|record)\s[^>]*(loc\.gov/MARC21|marcxchange)"),
-    ("drawn", r"(%.*\n|\s)*(?i:@relation\s)"),
+    ("drawn", r"(%.*\n|\s)*(?i:@relation\s)|-\[ RECORD 1 \]|\*{9,} 1\. row"),
     ("vectors", r"(\d+ \d+ \d+\s+)?([\d,.+-]+[ \t]+)?(\d+:(\d|-?\d*\.\S+)\s){2}"),
     ("sparql", r"\?\w+(\t\?\w+)+\r?\n"),
     ("ascii", r"\*NEWRECORD"),
@@ -63,7 +63,7 @@ _STARTS: tuple[tuple[str, str], ...] = (
     ("fasttext", r"[^\n]+[ \t]__label__\S"),
     ("drawn", r"[┌╭┏╔][─━═]"),
     ("json", r"\[\s*([\[{\"\d\]]|-\d|$)"),
-    ("ntriples", _COMMENTS + r"(<[^<>\s]*>|_:\w+)\s+(<[^<>\s]*>|a\s|\w*:\w+)"),
+    ("ntriples", _COMMENTS + r"(<[^<>\s]*>|_:\w+)[ \t]+(<[^<>\s]*>|a\s|\w*:\w+)"),
     ("xml", r"<[\w.-]+(:[\w.-]+)?(\s+[\w:.-]+\s*=|\s*/?>)"),
 )
 
@@ -80,7 +80,7 @@ REFUSED = {
     "html": "is a web page (HTML), not data: download the file itself, "
     'or if it opens as a table in Excel, save it as "CSV UTF-8"',
     "sql": "is a dump of a database (SQL): load it, and export a table as CSV",
-    "drawn": "is a table as ARFF or as drawn for a terminal: export it as CSV",
+    "drawn": "is a table as ARFF, or as psql and MySQL draw it for a terminal: export it as CSV",
     "vectors": "has features by number (LIBSVM), and no text: write a table of texts and labels; "
     "train --recipe xmc reads the raw-text sets of the Extreme Classification Repository",
     "sparql": "has results of SPARQL as TSV, in the syntax of RDF: ask the endpoint for CSV",

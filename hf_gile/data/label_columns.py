@@ -248,11 +248,11 @@ def see(
     counted = ""
     if names := () if form.names else named_classes(items, positions):
         form = form._replace(names=(names,) * len(columns))
-        first, last = names.count(""), max(int(number_of(str(item)) or 0) for item in items)
+        first, last = len(names) - len(positions), max(int(number_of(str(item)) or 0) for item in items)
         counted = f", counted in --label_file from {first} ({names[first]!r}) to {last} ({names[last]!r})"
     doubts = _unreadable(form, items, known) + _note_first(items)
     description = f"{title}: {_describe(form, cells, items)}{counted}{_note_scores(cells)}{doubts}"
-    if pieces and (form.separators or (separator is None and not form.names)):
+    if pieces and not (form.whole and known) and (form.separators or (separator is None and not form.names)):
         refuse_joined(pieces, title, known, any(sign in text for sign in form.separators for text in texts))
     if separator and form.separators and (sign := joined_by(pieces)):
         flag = f"pass --separator {separator}{sign}"
@@ -333,7 +333,7 @@ def _key(lists: Sequence[Sequence[Any]], title: str, known: Collection[str]) -> 
     if not objects:
         return None
     if any(item.get("status") in ("draft", "discarded") for item in objects):
-        raise ValueError(f"{title} has drafts or discarded answers, as of Argilla: leave them out")
+        raise ValueError(f"{title} has objects of status draft or discarded: leave them out")
     usable = [
         {key for key in item if not (is_missing(item[key]) or isinstance(item[key], Mapping))} for item in objects
     ]

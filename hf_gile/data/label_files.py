@@ -74,10 +74,14 @@ def load_labels(
     requested = Requested(**layout).check()
     form = sniff(file, requested, columns.required())
     kind = _find_kind(file, form)
-    is_default = columns[:2] == ("id", ("name",)) and not columns.synonyms
-    if kind == "MeSH" and form.kind == "jsonl" and not (is_default and {*MESH_DESCRIPTIONS}.issuperset(parts or ())):
+    is_default = (
+        columns[:2] == ("id", ("name",))
+        and not columns.synonyms
+        and (kind == "RDF" or form.kind != "jsonl" or {*MESH_DESCRIPTIONS}.issuperset(parts or ()))
+    )
+    if not is_default and form.kind in ("json", "jsonl"):
+        columns = columns._replace(id="ui" if (kind, id) == ("MeSH", "id") else id)
         kind = "table"
-        columns = columns._replace(id="ui" if id == "id" else id)
     if kind == "table":
         return read_label_table(file, form, columns, languages, report)
     if not is_default:
@@ -109,8 +113,6 @@ def _find_kind(path: Path, form: Format) -> Literal["table", "MeSH", "RDF"]:
     if form.kind not in ("json", "jsonl"):
         return "table"
     head = read_head(path, 1 << 16).decode(form.encoding, "replace")
-    if form.kind == "jsonl":
-        head = head.partition("\n")[0]
     keys = set(re.findall(r'"((?:[^"\\]|\\.)*)"\s*:', head))
     if {"@context", "@graph"} & keys or ({"@id", "@type"} & keys and "id" not in keys):
         return "RDF"

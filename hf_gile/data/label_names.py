@@ -25,7 +25,7 @@ _ON_EACH_LINE = "a text has a label on each line"
 # Also rules, lines of trees, code, settings, cells of CSV, and figures of a report.
 _BULLET = re.compile(
     r"(--?|[*\u2022\u2013\u2014])\s|[-=*_~+ ]{3,}$|[\u2502\u251c\u2514]"
-    r'|\[\w+\]$|.*\{$|(?=.*\w).*[\[(]$|[\]}][\]);,]*$|\);?$|"[^",]*,.*"$'
+    r'|\[\w+\]$|.*\{$|(?=.*\w).*[\[(:]$|[\]}][\]);,]*$|\);?$|"[^",]*,.*"$'
     r'|msg(id|str) "|[\w.-]+ ?= ?"[^"]*"$|.*\s\d*\.\d+\s+[\d.]+$'
 )
 _SEVERAL = re.compile(r"""(?:.*([,;|]).*\1|[\[({]\s*["'].*[\])}]$)""")

@@ -101,16 +101,21 @@ def are_shares(items: Sequence[Any]) -> bool:
 
 
 def named_classes(items: Sequence[Any], known: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of classes that are numbers of known labels, from 0 or from 1; nothing if they are not."""
-    ids = {*known, *(label_id.lstrip("0") for label_id in known)}  # of which libraries drop zeros
-    if not items or not known or not ids.isdisjoint(map(str, items)):
-        return ()
+    """Returns the names of classes that count labels from 0 or 1; nothing if they may be ids."""
     numbers = {number_of(str(item)) for item in items}
-    if not numbers <= {*range(-1, len(known) + 1)}:
+    first = int(0 not in numbers)  # -1 is no class beside 0
+    if not numbers <= {*range(2 * first - 1, first + len(known))} or (first and len(known) not in numbers):
         return ()
-    if len(known) not in numbers:
-        return tuple(known) if 0 in numbers else ()
-    return () if {0, -1} & numbers else ("", *known)
+    ends = [*map(_last_number, known)]
+    ids = {end for end, label_id in zip(ends, known, strict=True) if label_id.isdecimal()}
+    may_be_ids = numbers - {-1} <= {*ends} and ends != [*range(first, first + len(known))]
+    return () if may_be_ids or not ids.isdisjoint(numbers) else ("0",) * first + tuple(known)
+
+
+def _last_number(label_id: str) -> Any:
+    """Returns the number at the end of an id, without zeros; None if it does not end in digits."""
+    digits = label_id[len(label_id.rstrip("0123456789")) :]
+    return number_of(digits.lstrip("0") or digits[:1])
 
 
 def have_positions(
@@ -186,9 +191,13 @@ def name_flags(
     description = "a column of zeros and ones a label"
     if names != whole:
         description += f", without their prefix {prefix!r} (--separator none keeps it)"
-    others = (column for column in rows[0] if column not in ("", *columns))
-    if left_out := [column for column in others if are_flags(_cells(rows, column))]:
-        description += f" (left out, though from 0 to 1 too: {shortened(left_out)[1:-1]})"
+    others = {column: _cells(rows, column) for column in rows[0] if column not in ("", *columns)}
+    if left_out := [
+        column
+        for column, cells in others.items()
+        if are_flags(cells) or not _NO.isdisjoint(str(cell).lower() for cell in cells)
+    ]:
+        description += f" (left out, though from 0 to 1, or no, too: {shortened(left_out)[1:-1]})"
     return names, description
 
 

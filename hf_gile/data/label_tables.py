@@ -204,9 +204,8 @@ def _refuse_nested(file: Path, rows: Sequence[Row], chosen: Columns, unread: Ite
     ids = {str(row.get(chosen.id)) for row in rows}
     children = re.compile(r"child(ren)?|narrower|sub\w*|nodes|items|members", re.IGNORECASE)
     for column in filter(children.fullmatch, unread):
-        items = [item for row in rows if isinstance(row.get(column), list) for item in row[column]]
-        labels = [item for item in items if isinstance(item, Mapping) and chosen.name[0] in item]
-        if any(str(label.get(chosen.id)) not in ids for label in labels):
+        items = [item for row in rows for item in as_list(row.get(column)) if isinstance(item, Mapping)]
+        if any(chosen.name[0] in item and str(item.get(chosen.id)) not in ids for item in items):
             raise ValueError(
                 f"{file}: {column!r} has labels within labels: write a row for each, with the ids of its parents in a "
                 "column broader"
@@ -221,7 +220,11 @@ def _choose_columns(
     report: ReadReport,
 ) -> tuple[Columns, list[str]]:
     """Returns the columns of descriptions, and the fields of `Label` that are read as they are, and notes the rest."""
-    unread = {column: "" for column in existing if column not in chosen.required()}
+    unread = {
+        column: next(filter(_RETIRED.fullmatch, (str(row.get(column)) for row in rows)), "")
+        for column in existing
+        if column not in chosen.required()
+    }
     is_saved = _SAVED.issuperset(existing) and not (chosen.description or chosen.synonyms)
     candidates = [field for field in (_FIELDS if is_saved else ["broader"]) if field in unread]
     descriptions = [
@@ -237,7 +240,10 @@ def _choose_columns(
         unread.pop(column, None)
     _refuse_nested(file, rows, chosen, unread)
     if unread:
-        listed = [f"{column!r}{f' (with {value})' if value else ''}" for column, value in list(unread.items())[:10]]
+        listed = [
+            f"{column!r}{f' (with {value})' if value else ''}"
+            for column, value in sorted(unread.items(), key=lambda item: not item[1])[:10]
+        ]
         report.note(f"columns not read: {', '.join(listed)}{', ...' if len(unread) > 10 else ''}")
     return chosen, extra
 
@@ -356,3 +362,4 @@ _ENCLOSED = re.compile(
 )
 _LANGUAGE = re.compile("[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")
 _DEFAULT = ["id", "name"]
+_RETIRED = re.compile("(?i)deprecated|obsolete|withdrawn|retired|superseded|rejected|inactive")

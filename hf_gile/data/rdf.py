@@ -206,5 +206,8 @@ def _load_json(data: bytes, kind: str) -> Any:
 def _refuse_urls(value: dict[str, Any]) -> dict[str, Any]:
     for key in {"@context", "@import"} & set(value):
         if urls := [context for context in as_list(value[key]) if isinstance(context, str)]:
-            raise ValueError(f"{key} is the URL {shortened(urls[0])}, which is not fetched: replace it by its content")
+            raise ValueError(
+                f"{key} is the URL {shortened(urls[0])}, which is not fetched: replace it by its content, or "
+                "for a list of objects, name their columns, as in --label_id uri --label_name prefLabel"
+            )
     return value

@@ -33,7 +33,7 @@ _PIECE = 1 << 26
 _LINE_BYTES = 150  # of Python, for each line that waits for the end of its row
 _FIRST_ROWS = 1000
 _OBJECTS = Format("json")
-_OBJECT = '{"text": "On mice.", "labels": ["mice"]}'
+_OBJECT = '{"text": "On mice.", "labels": ["mice"]}, or a label as {"id": "D3", "name": "mice"}'
 _NEAR = 0.75  # similarity of a column that is suggested: "txt" for "text", but not "intent"
 _WORDS = 2  # of most names of columns
 _LABEL = re.compile(r"(?<!\S)__label__(\S*)(?:\s+,(?=\s))?")  # of fastText, also with a comma before the text

@@ -411,7 +411,7 @@ def test_objects_for_all_labels_are_refused():
 @pytest.mark.parametrize("status", ["draft", "discarded"])
 def test_drafts_and_discarded_answers_of_argilla_are_no_labels(status):
     answers = [[{"value": ["rude"], "status": "submitted"}], [{"value": ["threat"], "status": status}]]
-    with pytest.raises(ValueError, match="'tags' has drafts or discarded answers, as of Argilla: leave them"):
+    with pytest.raises(ValueError, match="'tags' has objects of status draft or discarded: leave them out"):
         read(*answers)
     assert read(*answers[:1])[0] == [["rude"]]
 
@@ -529,6 +529,11 @@ def test_usual_labels_are_not_noted(cells):
     assert not re.search("meaning|only in the first row", read(*cells)[1])
 
 
+def test_a_column_of_no_and_other_words_beside_zeros_and_ones_is_noted():
+    table = [{"mice": row % 2, "rats": 1 - row % 2, "ripe": ["No", "maybe"][row % 2]} for row in range(30)]
+    assert "(left out, though from 0 to 1, or no, too: 'ripe')" in read(*table, columns=["mice", "rats"])[1]
+
+
 @pytest.mark.parametrize("missing", ["<NA>", ""])
 def test_zero_is_a_usual_label_among_numbers_and_missing_cells(missing):
     assert "'0' is a label" not in read(*["0", "1", missing, "2"] * 9)[1]
@@ -543,7 +548,7 @@ def test_a_column_of_ones_alone_is_no_label():
     table = [{"text": "mice", "rude": row % 2, "threat": row % 3 == 0, "agreed": 1, "never": 0} for row in range(30)]
     columns = flag_columns(table, {"text"})
     assert columns == ["rude", "threat", "never"]
-    assert "a label (left out, though from 0 to 1 too: 'agreed'), such as" in read(*table, columns=columns)[1]
+    assert "a label (left out, though from 0 to 1, or no, too: 'agreed'), such as" in read(*table, columns=columns)[1]
     assert read(*table, columns=["rude", "agreed"])[0][0] == ["agreed"]
 
 
@@ -590,7 +595,7 @@ def test_columns_named_by_codes_are_noted():
 def test_counts_are_no_labels_and_columns_of_shares_and_parts_are_left_out_with_a_note():
     table = survey(**COUNTS, **LEFT_OUT)
     assert flag_columns(table, ()) == ["rude", "threat"]
-    assert f"0 to 1 too: {str([*LEFT_OUT])[1:-1]})" in read(*table, columns=["rude", "threat"])[1]
+    assert f"0 to 1, or no, too: {str(['note', *LEFT_OUT])[1:-1]})" in read(*table, columns=["rude", "threat"])[1]
 
 
 def test_a_column_with_the_name_of_a_known_label_is_not_left_out():
@@ -638,10 +643,22 @@ def test_class_numbers_are_lines_of_the_label_file():
         first = int(3 in cells)
         range_of = f"from {first} ('mice') to {first + 2} ('cats')"
         assert f"numbers of classes, which have names, counted in --label_file {range_of}" in note
+    assert see([{"tags": 1}, {"tags": 3}], ["tags"], known=known).read({"tags": 0}) == ["0"]  # reported as unknown
     assert read("0,2", "1", "", known=known, separator=",")[0] == [["mice", "cats"], ["rats"], []]
     assert read(1, 2, known=known)[0] == [["1"], ["2"]]  # from 0, or from 1
     assert read(0, 1, known=["0", "1"])[0] == [["0"], ["1"]]
     assert read("0", "4", known=["000", "001", "004"])[0] == [["0"], ["4"]]  # reported as unknown
+
+
+@pytest.mark.parametrize("form", ["{}", "C{}", "C0{}", "http://a.org/{}"])
+@pytest.mark.parametrize("numbers", [[3, 1, 2], [2, 0, 1]])
+@pytest.mark.parametrize("kind", [int, float, "{}.0".format])
+def test_numbers_that_may_be_ids_are_no_lines_of_the_label_file(form, numbers, kind):
+    cells = [*map(kind, sorted(numbers))]
+    assert read(*cells, known=[*map(form.format, numbers)])[0] == [[str(number)] for number in sorted(numbers)]
+    in_order = [*map(form.format, sorted(numbers))]
+    assert read(*cells, known=in_order)[0] == [[label_id] for label_id in in_order]
+    assert read(0, 1, known=["1 star", "level 2"])[0] == [["1 star"], ["level 2"]]
 
 
 @pytest.mark.parametrize("sign", ["; ", "|", " "])

@@ -33,9 +33,19 @@ def test_flags_of_columns_win_over_mesh(write):
     assert load_labels(path, id="name").ids == ["Iron"]
 
 
+def test_columns_of_objects_with_the_address_of_a_context_can_be_chosen(write):
+    pytest.importorskip("rdflib")
+    row = {"uri": "u:1", "@context": "https://a.org/context.json", "prefLabel": {"en": "Iron", "de": "Eisen"}}
+    path = write("terms.jsonl", rows=[row, {**row, "uri": "u:2", "prefLabel": {"en": "Tin"}, "status": "retired"}])
+    labels = load_labels(path, id="uri", name="prefLabel")
+    assert (labels.ids, labels.names) == (["u:1", "u:2"], ["Iron", "Tin"])
+    with pytest.raises(ValueError, match=r"@context is the URL .*as in --label_id uri --label_name prefLabel"):
+        load_labels(path)
+
+
 def test_a_long_line_is_a_label_in_linear_time(write):
     began = time.process_time()
-    for name in ("x" * 200_000, '"' + "," * 200_000, "1: " * 100_000):
+    for name in ("x" * 200_000, '"' + "," * 200_000, "1: " * 100_000 + "1"):
         assert load_labels(write("labels.txt", f"{name}\nIron\n")).names == [name.strip(), "Iron"]
     assert time.process_time() - began < 10
 
@@ -122,7 +132,7 @@ def test_gold_that_the_vocabulary_left_out_is_told_from_missing_gold(write):
         "but left out as without a name in en",
         "such as 'http://a.org/3'",
         "but left out as deprecated",
-        "terms.ttl lacks 1 label id of the documents, such as 'http://a.org/4'",
+        "terms.ttl lacks 1 label id of the documents, such as 'http://a.org/4' (its ids are like 'http://a.org/1')",
         "choose other languages with --label_language",
         "or drop them with --on_unknown_label drop",
     ):

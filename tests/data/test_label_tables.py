@@ -179,6 +179,9 @@ REFUSED_TABLES = {
     '{"detail": "Not found."}': "expected ",
     '{"labels": []}': "expected ",
     '["mice", ["rats"]]': "expected ",
+    '[["1", "mice"]]': 'expected an object, got .*, or a label as {"id": "D3", "name": "mice"}',
+    '[{"id": "1", "name": "rodents", "members": {"id": "2", "name": "mice"}}]': "'members' has labels within labels",
+    "id,lang,name\n1,en,Mice\n1,de,M\xe4use\n": "line 3: the id '1' is already used in .*: write a row for each label",
 }
 
 
@@ -223,6 +226,7 @@ REFUSED = {
     '[labels]\nmice = "Mice"\n': LISTED,
     "[entities]\nmice\nrats\n[relations]\n": LISTED,
     'msgid "mice"\nmsgstr "rats"\n': LISTED,
+    "rodents:\n  mice:\n  rats:\n": "a line has .* other signs, such as 'rodents:'",
     "proc format;\nvalue topic\n  0 = 'mice'\n  1 = 'red rats'\n  2 = 'cats'\n;\n": LISTED,
     "names:\n  '0': mice\n  '1': red rats\n  '2': cats\n": LISTED,
     "ID & Name\n0 & mice\n1 & rats\n2 & cats\n": LISTED,
@@ -269,6 +273,7 @@ NOTED = {
     "the id '1E+05' looks like a number that a spreadsheet has changed: format ids as text": "id,name\n1E+05,mice\n",
     "the id '01. Mär' looks like a number that a spreadsheet has changed: format ids as text": "id,name\n01. Mär,a\n",
     "'a, b' is a single synonym: they are separated by semicolons": 'id,name,synonyms\n1,mice,"a, b"\n3,rats,\n',
+    "columns not read: 'status' (with Deprecated), 'note'": "id,name,note,status\n1,Mice,a,\n2,Rats,b,Deprecated\n",
     "1 of 2 parents are no ids of labels, such as 'Rodents'": "id,name,broader\n1,Mice,Rodents\n2,Rats,1\n",
 }
 

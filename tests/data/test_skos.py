@@ -255,9 +255,11 @@ def test_names_of_properties_may_start_with_https(write):
 
 @pytest.mark.parametrize("root", ['Ontology xmlns="http://www.w3.org/2002/07/owl#"', "thesaurus"])
 def test_xml_that_is_no_rdf_is_refused_with_what_to_do(write, root):
-    content = f"<{root}><term>heart</term></{root.split()[0]}>"
-    with pytest.raises(ValueError, match=rf"a\.xml: .* root <{root.split()[0]}> is not of RDF: convert it to SKOS, or"):
-        load_skos(write("a.xml", content))
+    message = rf"a\.xml: .* root <{root.split()[0]}> is not of RDF: convert it to SKOS, or"
+    for space in ("", "\n"):
+        content = f"<{root}>{space}<term>{space}heart</term></{root.split()[0]}>"
+        with pytest.raises(ValueError, match=message):
+            load_skos(write("a.xml", content))
 
 
 def test_unknown_kinds_name_their_classes_and_texts(labels_of):

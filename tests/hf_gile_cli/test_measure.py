@@ -47,10 +47,11 @@ def test_evaluate_prints_the_report_of_the_library(run, saved_model, table):
 def test_labels_missing_from_the_model_are_named_or_dropped(run, saved_model, table):
     table.write_text(table.read_text() + json.dumps({"body": "Rats.", "tags": ["Rat", "Iron"]}) + "\n")
     message = run("evaluate", saved_model, table, *COLUMNS, ends=1).stderr
-    assert f"{saved_model} does not know 1 label id in the documents, such as 'Rat': add them" in message
+    assert f"{saved_model} does not know 1 label id in the documents, such as 'Rat' (its ids" in message
+    assert "are like 'Heart Failure'): add them" in message
     result = run("evaluate", saved_model, table, *COLUMNS, "--on-unknown-label", "drop")
     assert json.loads(result.stdout)["documents"] == 5
-    assert "such as 'Rat': they are dropped" in result.stderr
+    assert "such as 'Rat' (its ids are like 'Heart Failure'): they are dropped" in result.stderr
     fitted = run("calibrate", saved_model, table, *COLUMNS, "--on-unknown-label", "drop")
     assert json.loads(fitted.stdout)["documents"] == 5
     table.write_text(json.dumps({"body": "Rats.", "tags": ["Rat"]}) + "\n")
@@ -60,10 +61,17 @@ def test_labels_missing_from_the_model_are_named_or_dropped(run, saved_model, ta
 
 
 SEPARATOR = " (did you mean --separator '|'?)"
-FORM = " (the labels have 'Iron', which differs in case, spaces, zeros or entities only: write it so)"
+FORM = " (the labels have 'Iron', which differs in case, spaces, zeros, entities or prefix: write it so)"
+
+LIKE = " (its ids are like 'Heart Failure')"
+HINTS = {
+    "Ferrum|Sanguis": SEPARATOR,
+    "Milk, Skimmed": LIKE,
+    **dict.fromkeys(["iron", "a:Iron", "https://a.org/b#Iron", "http://a.org/Iron/"], FORM),
+}
 
 
-@pytest.mark.parametrize(("ids", "hint"), [("Ferrum|Sanguis", SEPARATOR), ("Milk, Skimmed", ""), ("iron", FORM)])
+@pytest.mark.parametrize(("ids", "hint"), HINTS.items())
 def test_unknown_ids_prompt_for_a_separator_or_another_form(run, saved_model, table, ids, hint):
     table.write_text(json.dumps({"body": "Iron in blood.", "tags": ids}) + "\n")
     message = run("evaluate", saved_model, table, *COLUMNS, ends=1).stderr

@@ -51,7 +51,7 @@ ERRORS_OF_USE = [
     ("nmt", "--data . --loss chunked", "remove it from --layers"),
     ("xmc", "--data absent", r"data: no folder absent \(in "),
 ]
-LACKS = "two.csv lacks 1 label id .*'iron', .*notes.csv:2"
+LACKS = "two.csv lacks 1 label id .*'iron' .*its ids are like 'milk'.*notes.csv:2"
 ERRORS_OF_DATA = [
     ("table", "--train_files notes.csv --label_file two.csv", LACKS),
     ("table", "--train_files same.csv", "all documents have the same label, 'iron', so there is nothing to learn"),
