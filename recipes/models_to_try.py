@@ -25,6 +25,7 @@ from torch import Tensor
 
 from hf_gile import GileForSequenceClassification, GileProcessor, LabelSet
 from hf_gile.models.label_embeds_gile import EMBEDS_FILE, LabelEmbeds, embed_stored_labels, keeps_label_embeds
+from hf_gile.models.lexical_gile import NEIGHBOURS
 from hf_gile.models.saving_gile import MANIFESTS, compute_digest, read_manifest
 from hf_gile.publishing import CardInfo, make_report, read_card_fields, write_card
 from hf_gile.publishing.card import CARD_FILE
@@ -35,6 +36,7 @@ from hf_gile_cli.train import run_recipe
 
 CARDS = Path(__file__).parent.parent / "model_cards"
 SUMS = "SHA256SUMS"
+TOKENIZER_FILE = "tokenizer.json"
 
 SUBJECTS = {"labels": ["subjects"], "text": ["title", "abstract"], "id": "id", "label_description": ["none"]}
 HEADINGS = {"labels": ["meshUI"], "text": ["title", "abstractText"], "id": "pmid", "label_id": "ui"}
@@ -66,6 +68,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 """Of each model the files and columns, settings of `table_source.TableSource`."""
 
 OPTIONS = {"gnd_de": ["--text_encoder", "static"]}  # multilingual-e5-small alone has 240 MB in 16 bits
+
+MOST_WORDS = {"gnd_de": 2_000_000}
+"""Maximum number of weights of words that are stored, the largest ones, so that a folder has at most 100 MB."""
 
 
 LARGE = 1 << 21
@@ -124,15 +129,30 @@ def train(name: str, source: TableSource, info: CardInfo, folder: Path) -> Path:
 
 
 def narrowed(weight: Tensor) -> Tensor:
-    """Returns a weight in 16 bits, in 8 if it is a large table; whole numbers in 32, in 16 if all of them fit."""
-    if not weight.is_floating_point():
-        short = weight.short()
-        return short if bool((short == weight).all()) else weight.int()
-    return weight.to(torch.float8_e4m3fn if weight.numel() > LARGE else torch.float16)
+    """Returns a weight in 16 bits, in 8 if it is a large table; whole numbers in the fewest of 16 bits or more."""
+    if weight.is_floating_point():
+        return weight.to(torch.float8_e4m3fn if weight.numel() > LARGE else torch.float16)
+    shorter = (weight.to(dtype) for dtype in (torch.int16, torch.int32))
+    return next((short for short in shorter if bool((short == weight).all())), weight)
 
 
-def store(model: GileForSequenceClassification, processor: GileProcessor, folder: Path) -> None:
+def keep_words(model: GileForSequenceClassification, most: int) -> None:
+    """Removes the smallest weights of words from the rows of labels, until `most` are left."""
+    rows = model.gile.word_rows
+    is_word = rows.ids < NEIGHBOURS
+    smaller = int(is_word.sum()) - most
+    if smaller > 0:
+        is_kept = ~is_word | (rows.weight.abs() > rows.weight[is_word].abs().kthvalue(smaller).values)
+        owners = torch.arange(len(rows.sizes)).repeat_interleave(rows.sizes.long())
+        model.gile.set_word_rows(len(rows.sizes), rows.ids[is_kept], owners[is_kept], rows.weight[is_kept])
+
+
+def store(
+    model: GileForSequenceClassification, processor: GileProcessor, folder: Path, most_words: int | None = None
+) -> None:
     """Stores a model in 8 and 16 bits; it is read in 32 bits, and scores as a model with rounded weights."""
+    if most_words is not None:
+        keep_words(model, most_words)
     weights = model.state_dict()
     stored = {name: narrowed(weight) for name, weight in weights.items()}
     for name, weight in weights.items():
@@ -143,11 +163,19 @@ def store(model: GileForSequenceClassification, processor: GileProcessor, folder
     processor.save_pretrained(folder)
     embeds = LabelEmbeds.load(folder, {})
     if embeds is not None:
-        embeds = LabelEmbeds(embeds.encoder_state, narrowed(embeds.input_ids), narrowed(embeds.vectors))
-        embeds.save(folder / EMBEDS_FILE)
-        manifest = read_manifest(folder, "model")
-        manifest["files"][EMBEDS_FILE] = compute_digest(folder / EMBEDS_FILE)
-        (folder / MANIFESTS["model"]).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+        embeds._replace(vectors=narrowed(embeds.vectors)).save(folder / EMBEDS_FILE)
+        note_change(folder, EMBEDS_FILE, "model")
+    if (tokenizer := folder / TOKENIZER_FILE).is_file():  # half of it is white space
+        content = json.loads(tokenizer.read_text(encoding="utf-8"))
+        tokenizer.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
+        note_change(folder, TOKENIZER_FILE, "processor")
+
+
+def note_change(folder: Path, file: str, owner: str) -> None:
+    """Notes the new content of a file in the manifest of its owner, the model or the processor."""
+    manifest = read_manifest(folder, owner)
+    manifest["files"][file] = compute_digest(folder / file)
+    (folder / MANIFESTS[owner]).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 
 
 def describe(folder: Path, trained: Path, source: TableSource) -> None:
@@ -177,7 +205,7 @@ def make(name: str, source: TableSource, output_dir: Path) -> None:
     command = f"python recipes/models_to_try.py {name} --data DATA --output_dir OUTPUT_DIR"
     fields = read_card_fields(CARDS / repository(name) / CARD_FILE)
     trained = train(name, source, CardInfo(**fields, training_command=command), output_dir)
-    store(*load(str(trained), device="cpu"), output_dir / "model")
+    store(*load(str(trained), device="cpu"), output_dir / "model", MOST_WORDS.get(name))
     describe(output_dir / "model", trained, source)
 
 

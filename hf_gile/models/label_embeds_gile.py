@@ -37,22 +37,22 @@ class LabelEmbeds(NamedTuple):
 
     Args:
         encoder_state: Fingerprint of the encoder.
-        input_ids: `(L, T)` padded token ids of the labels.
+        digests: `(L,)` hashes of the tokens of the labels, see `digest_tokens`.
         vectors: `(L, P)` pooled outputs of the encoder for these labels.
     """
 
     encoder_state: str
-    input_ids: Tensor
+    digests: Tensor
     vectors: Tensor
 
     def find_rows(self, input_ids: Tensor, pad_token_id: int) -> Tensor:
         """Returns the `(C,)` rows of labels with these `(C, T)` tokens, -1 for other labels."""
-        rows = {tokens: row for row, tokens in enumerate(_list_tokens(self.input_ids, pad_token_id))}
-        return torch.tensor([rows.get(tokens, -1) for tokens in _list_tokens(input_ids, pad_token_id)])
+        rows = {digest: row for row, digest in enumerate(self.digests.tolist())}
+        return torch.tensor([rows.get(digest, -1) for digest in digest_tokens(input_ids, pad_token_id).tolist()])
 
     def save(self, file: Path) -> None:
         """Writes a safetensors file."""
-        tensors = {"input_ids": self.input_ids.cpu().contiguous(), "vectors": self.vectors.cpu().contiguous()}
+        tensors = {"digests": self.digests, "vectors": self.vectors.cpu().contiguous()}
         save_file(tensors, file, {"encoder_state": self.encoder_state})
 
     @classmethod
@@ -70,20 +70,20 @@ class LabelEmbeds(NamedTuple):
         try:
             with safe_open(file, "pt") as opened:
                 state = (opened.metadata() or {}).get("encoder_state", "")
-                embeds = cls(state, opened.get_tensor("input_ids"), opened.get_tensor("vectors"))
+                embeds = cls(state, opened.get_tensor("digests"), opened.get_tensor("vectors"))
         except SafetensorError as error:
             raise ValueError(f"{file} is damaged ({error!s:.200}): save the model again, or remove the file") from None
-        are_rows = embeds.input_ids.dim() == embeds.vectors.dim() == 2 and not embeds.input_ids.is_floating_point()
-        if are_rows and len(embeds.input_ids) == len(embeds.vectors) and is_finite(embeds.vectors):
+        are_rows = embeds.digests.dim() == 1 and embeds.vectors.dim() == 2
+        if are_rows and len(embeds.digests) == len(embeds.vectors) and is_finite(embeds.vectors):
             return embeds
         return None
 
 
-def _list_tokens(input_ids: Tensor, pad_token_id: int) -> list[tuple[int, ...]]:
-    """Returns the tokens of each row without padding at its end."""
-    positions = torch.arange(1, input_ids.shape[1] + 1, device=input_ids.device)
-    sizes = ((input_ids != pad_token_id) * positions).amax(-1).tolist()
-    return [tuple(row[:size]) for row, size in zip(input_ids.tolist(), sizes, strict=True)]
+def digest_tokens(input_ids: Tensor, pad_token_id: int) -> Tensor:
+    """Hashes the tokens of each label, `(L, T)`, without padding at its end: `(L,)` integers of 64 bits."""
+    rows = (input_ids.cpu().long() - pad_token_id).numpy()  # padding is 0
+    digests = (hashlib.sha256(row.tobytes().rstrip(b"\0")).digest() for row in rows)
+    return torch.tensor([int.from_bytes(digest[:8], "little", signed=True) for digest in digests], dtype=torch.long)
 
 
 def keeps_label_embeds(gile: PreTrainedModel) -> bool:
@@ -134,7 +134,7 @@ def pool_stored_labels(model: PreTrainedModel, state: str | None = None) -> Tens
             if len(chunk):
                 tokens = input_ids[chunk]
                 vectors[chunk] = gile.text_encoder.pool_labels(tokens, tokens != pad_token_id).to(vectors)
-    stored.embeds = LabelEmbeds(state, input_ids, vectors)
+    stored.embeds = LabelEmbeds(state, digest_tokens(input_ids, pad_token_id), vectors)
     if model.config.text_config.text_encoder_type == "static":
         gile.text_encoder.label_embeds = stored.embeds
     return vectors

@@ -101,9 +101,7 @@ class LabelSet(Sequence[Label]):
         """Creates a label set from names, or from names with descriptions. Names are used as ids."""
         names = _iterable(names, "labels must be a list of names")
         described = names.items() if isinstance(names, Mapping) else ((name, "") for name in names)
-        return cls(
-            (Label(name, name, description) for name, description in described), source="label names (one set a call)"
-        )
+        return cls((Label(name, name, description) for name, description in described), source="label names")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "LabelSet":

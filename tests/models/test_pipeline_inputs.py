@@ -110,10 +110,7 @@ def test_an_invalid_text_is_refused_by_position(pipe, bad, message):
         ({"candidate_labels": " , "}, "no labels; at least one is required"),
         ({"candidate_labels": 3}, "candidate_labels must be names"),
         ({"inputs": "iron", "candidate_labels": ["Iron", ""]}, "row 2: the id is empty"),
-        (
-            {"inputs": "iron", "candidate_labels": [["Iron"], ["Blood"]]},
-            r"one set a call\), row 1: id must be str, got \['Iron'\]",
-        ),
+        ({"inputs": "iron", "candidate_labels": [["Iron"], ["Blood"]]}, r"row 1: id must be str, got \['Iron'\]"),
         ({"inputs": ["iron", "milk"], "candidate_labels": [3, 4]}, "row 1: id must be str, got 3"),
         ({"candidate_labels": ["Iron", "Milk \ude00"]}, r"label_text\[1\] has a lone surrogate"),
         ({"candidate_labels": {"Iron": None}}, "description must be str, got None"),

@@ -11,6 +11,7 @@ from answers import logits_of
 from safetensors import safe_open
 
 from hf_gile import GileForSequenceClassification, GileProcessor
+from hf_gile.models.lexical_gile import NEIGHBOURS
 from hf_gile.publishing import push_folder
 from hf_gile.training import general
 from hf_gile.training.encoders import FoundEncoder
@@ -50,6 +51,26 @@ def logits(folder, text="milk and iron"):
     return logits_of(model, processor([text], return_tensors="pt"))
 
 
+@pytest.mark.parametrize(("largest", "dtype"), [(32_767, torch.int16), (32_768, torch.int32), (1 << 31, torch.int64)])
+def test_whole_numbers_are_stored_in_a_type_that_has_them(largest, dtype):
+    numbers = torch.tensor([-1, largest])
+    assert models_to_try.narrowed(numbers).dtype == dtype
+    assert torch.equal(models_to_try.narrowed(numbers).long(), numbers)
+
+
+def test_the_largest_weights_of_words_are_kept_and_all_neighbours(make_model):
+    model, _ = make_model(lexical=True, label_rows="full")
+    ids = torch.tensor([2, 4, NEIGHBOURS, 2, 6])
+    owners = torch.tensor([0, 0, 0, 1, 1])
+    model.gile.set_word_rows(model.config.num_labels, ids, owners, torch.tensor([0.2, -3.0, 0.1, 1.0, 0.5]))
+    models_to_try.keep_words(model, 2)
+    rows = model.gile.word_rows
+    assert rows.ids.tolist() == [4, NEIGHBOURS, 2]
+    assert rows.sizes[:3].tolist() == [2, 1, 0]
+    models_to_try.keep_words(model, 2)
+    assert len(model.gile.word_rows.ids) == model.config.row_words == 3
+
+
 @pytest.mark.slow
 def test_a_model_has_few_bits_in_the_file_a_card_and_sums_and_can_be_uploaded(make, monkeypatch):
     monkeypatch.setattr(models_to_try, "LARGE", 1000)
@@ -58,7 +79,8 @@ def test_a_model_has_few_bits_in_the_file_a_card_and_sums_and_can_be_uploaded(ma
     for name in ("model.safetensors", "label_embeds.safetensors"):
         with safe_open(folder / name, "pt") as file:
             types.update(file.get_tensor(key).dtype for key in file.keys())  # noqa: SIM118 (no mapping)
-    assert types == {torch.float8_e4m3fn, torch.float16, torch.int16, torch.int32}
+    assert types == {torch.float8_e4m3fn, torch.float16, torch.int16, torch.int32, torch.int64}
+    assert "\n" not in (folder / "tokenizer.json").read_text(encoding="utf-8")
     trained = logits(folder.parent / "run" / "auto" / "model")
     assert trained.shape == (1, 6)
     monkeypatch.setattr("hf_gile.models.text_encoders_gile.TransformerEncoder.pool_labels", None)
