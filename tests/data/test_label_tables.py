@@ -269,7 +269,7 @@ NOTED = {
     "the id '1E+05' looks like a number that a spreadsheet has changed: format ids as text": "id,name\n1E+05,mice\n",
     "the id '01. Mär' looks like a number that a spreadsheet has changed: format ids as text": "id,name\n01. Mär,a\n",
     "'a, b' is a single synonym: they are separated by semicolons": 'id,name,synonyms\n1,mice,"a, b"\n3,rats,\n',
-    "1 of 2 parents are no ids of labels, such as 'Rodents'": "id,name,broader\n1,Mice,Rodents\n2,Rats,1\n",
+    "1 of 2 parents are no ids of labels in this file, such as 'Mus'": "id,name,broader\n1,Mice,Mus\n2,Rats,1\n",
 }
 
 
