@@ -126,6 +126,7 @@ def add(
     ] = "",
     synonym: Annotated[list[str] | None, typer.Option(metavar="NAME", help="A synonym; repeat for several.")] = None,
     language: Annotated[str | None, typer.Option(metavar="NAME", help="Language of name and description.")] = None,
+    broader: Annotated[list[str] | None, typer.Option(metavar="ID", help="Id of a parent; repeat for several.")] = None,
     threshold: Annotated[
         float | None,
         typer.Option(min=0, max=1, metavar="NUMBER", help="Lowest probability at which the label is assigned."),
@@ -138,8 +139,9 @@ def add(
     """
     from hf_gile import Label
 
-    new_id, name, *synonyms = map(_clean, (id, name, *(synonym or ())))
-    new = Label(new_id, name, description, language, threshold=threshold, synonyms=tuple(synonyms))
+    new_id, name, description, *synonyms = map(_clean, (id, name, description, *(synonym or ())))
+    parents = tuple(map(_clean, broader or ()))
+    new = Label(new_id, name, description, language, threshold=threshold, synonyms=tuple(synonyms), broader=parents)
 
     def change(labels: "LabelSet") -> Any:
         for known in {id, new_id}.intersection(labels.ids):
@@ -190,7 +192,7 @@ class Import(LabelColumns):
         bool,
         typer.Option(
             "--update",
-            help="Also replace name, description and synonyms of existing labels, those that the file has.",
+            help="Also replace name, description, synonyms and parents of existing labels, those that the file has.",
         ),
     ] = False
     label_synonyms: LabelSynonyms = None
@@ -200,6 +202,8 @@ class Import(LabelColumns):
 
 def import_(options: Import) -> None:
     """Add the labels of a file that have new ids. A missing label file is created.
+
+    In a model, they are unseen, even if the file has counts: the model was not trained on them.
 
     hf-gile labels import MODEL new_subjects.csv --label-name name_en --label-name name_de
     hf-gile labels import labels.jsonl desc2024.xml --label-description scope_note
@@ -219,23 +223,18 @@ def import_(options: Import) -> None:
         if not labels:
             return imported
         by_id = {label.id: label for label in imported}
-        existing = list(labels)
-        if options.update:
-            fields = [field for field in _UPDATED_FIELDS if any(getattr(label, field) for label in imported)]
-            existing = [
-                replace(label, **{field: getattr(by_id[label.id], field) for field in fields})
-                if label.id in by_id
-                else label
-                for label in existing
-            ]
-        return LabelSet(
-            [*existing, *(label for label in imported if label.id not in labels)], source=f"{target} with {source}"
-        )
+        fields = [name for name in _UPDATED_FIELDS if options.update and any(getattr(new, name) for new in imported)]
+        updated = [
+            replace(label, **{name: getattr(by_id.get(label.id, label), name) for name in fields}) for label in labels
+        ]
+        training = {"seen": False, "count": 0} if Path(target).is_dir() else {}
+        added = [replace(label, **training) for label in imported if label.id not in labels]
+        return LabelSet([*updated, *added], source=f"{target} with {source}")
 
     _change(target, change, options.dry_run, may_be_new=True)
 
 
-_UPDATED_FIELDS = ("name", "description", "synonyms", "language")
+_UPDATED_FIELDS = ("name", "description", "synonyms", "broader", "language")
 
 
 def _read_labels(target: str, revision: str | None = None) -> Any:
@@ -325,10 +324,10 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool, may_be_new
 
 
 def _clean(text: str) -> str:
-    """Returns a text as `import` reads it from a table."""
-    from hf_gile.data.schema import clean_label, plain_text
+    """Returns a text as `import` reads it from a table; refuses a lone surrogate, a byte that is not UTF-8."""
+    from hf_gile.data.schema import clean_label, clean_text, plain_text
 
-    return clean_label(plain_text(text))
+    return clean_label(plain_text(clean_text(text, repr(text))))
 
 
 def _known_ids(target: str, labels: "LabelSet", *ids: str) -> tuple[str, ...]:

@@ -173,26 +173,30 @@ def is_hub_name(model: str) -> bool:
 def note_unknown_labels(
     model: "GileForSequenceClassification",
     processor: "GileProcessor",
-    labels: Iterable[Any],
+    labels: Sequence[Any],
     language: str | None = None,
 ) -> None:
     """Warns about new labels that consist of unknown words only, which all get the same score.
 
-    Stored labels with learned weights are not affected. `language` is that of labels without a language.
+    A model that counts shared words distinguishes unknown words, but not labels without a word, such as emoji. Labels
+    with learned weights are not affected. `language` is that of labels without a language.
     """
+    from hf_gile.models.lexical_gile import lexical_features
+
     config = model.config
-    labels = list(labels)
     if config.output_layer == "linear" or config.text_config.reads_pretrained:
         return  # does not read labels, or reads subwords
     if len(config.languages) == 1:
         language = language or config.languages[0]
     if config.languages and not all(label.language or language for label in labels):
         return  # reported later, when the labels are encoded
-    if model.gile.label_rows is not None and labels:
-        stored = model.stored_labels.find_columns(labels, language).tolist()
-        labels = [label for label, column in zip(labels, stored, strict=True) if column < 0]
+    if model.gile.label_rows is not None:
+        seen = model.stored_labels.seen(labels, language).tolist()
+        labels = [label for label, is_seen in zip(labels, seen, strict=True) if not is_seen]
     languages = [label.language or language for label in labels] if config.languages else None
     unknown = unknown_labels(processor, [label.text for label in labels], languages)
+    if model.gile.output_layer.counts_words:
+        unknown = [position for position in unknown if not lexical_features(labels[position].text)]
     if unknown:
         names = ", ".join(repr(labels[position].name) for position in unknown[:3])
         more = f" and {len(unknown) - 3:,} more" if len(unknown) > 3 else ""

@@ -97,7 +97,9 @@ def read_label_table(
     labels = make_labels(located, read, report, str(file))
     parents = {parent for label in labels for parent in label.broader}
     if unknown := parents - set(labels.ids):
-        report.note(f"{len(unknown):,} of {len(parents):,} parents are no ids of labels, such as {min(unknown)!r}")
+        report.note(
+            f"{len(unknown):,} of {len(parents):,} parents are no ids of labels in this file, such as {min(unknown)!r}"
+        )
     return labels
 
 

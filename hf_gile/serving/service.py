@@ -286,7 +286,7 @@ def _project(project: Project, answer: Answer, teach: Callable[[Sequence[Correct
         ]
 
     @api.post("/learn", status_code=204, responses=_error_responses(400, 403, 404, 500, 503))
-    async def learn(project_id: str, body: Annotated[list[Corrected], Field(max_length=BATCH)]) -> None:
+    async def learn(project_id: str, body: Annotated[list[Corrected], Field(min_length=1, max_length=BATCH)]) -> None:
         """Learns from texts with all their labels."""
         _check(project, project_id)
         await teach(body)

@@ -274,7 +274,7 @@ NOTED = {
     "the id '01. Mär' looks like a number that a spreadsheet has changed: format ids as text": "id,name\n01. Mär,a\n",
     "'a, b' is a single synonym: they are separated by semicolons": 'id,name,synonyms\n1,mice,"a, b"\n3,rats,\n',
     "columns not read: 'status' (with Deprecated), 'note'": "id,name,note,status\n1,Mice,a,\n2,Rats,b,Deprecated\n",
-    "1 of 2 parents are no ids of labels, such as 'Rodents'": "id,name,broader\n1,Mice,Rodents\n2,Rats,1\n",
+    "1 of 2 parents are no ids of labels in this file, such as 'Mus'": "id,name,broader\n1,Mice,Mus\n2,Rats,1\n",
 }
 
 

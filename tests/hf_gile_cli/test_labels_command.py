@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelIndex, LabelSet
+from hf_gile import GileForSequenceClassification, GileProcessor, Label, LabelIndex, LabelSet, load_labels
 from hf_gile.data import save_labels
 from hf_gile.writing import exclusive_lock
 
@@ -109,6 +109,40 @@ def test_an_update_keeps_what_the_file_lacks(run, write):
     assert LabelSet.load(file) == LabelSet([expected])
 
 
+def test_an_update_moves_labels_to_the_parents_of_the_file(run, write):
+    file = write("labels.csv", "id,name,broader\nM1,Rats,M9\nM2,Mice,M9\n")
+    run("labels", "import", file, write("new.csv", "id,name,broader\nM1,Rats,M7;M8\n"), "--update")
+    assert [label.broader for label in load_labels(file)] == [("M7", "M8"), ("M9",)]
+    run("labels", "import", file, write("names.csv", "id,name\nM1,Rat\n"), "--update")
+    assert load_labels(file)[0] == Label("M1", "Rat", broader=("M7", "M8"))
+
+
+def test_labels_imported_into_a_model_are_unseen(run, saved_model, write):
+    trained = "id,name,seen,count,threshold\nM1,Rats,true,300,0.25\nIron,Iron,true,500,\n"
+    run("labels", "import", saved_model, write("other.csv", trained), "--update")
+    labels = LabelSet.load(saved_model / "labels.jsonl")
+    assert labels[labels.column("M1")] == Label("M1", "Rats", threshold=0.25)
+    assert labels[labels.column("Iron")].count == 7
+    run("labels", "import", saved_model.with_name("file.jsonl"), saved_model / "labels.jsonl")
+    run(
+        "labels", "import", saved_model.with_name("file.jsonl"), write("more.csv", trained.replace("M1,Rats", "M2,Mus"))
+    )
+    assert LabelSet.load(saved_model.with_name("file.jsonl"))[-1].count == 300  # a file is of any model
+
+
+def test_a_label_can_be_added_below_others(run, saved_model):
+    run("labels", "add", saved_model, "M1", "Rats", "--broader", "Iron", "--broader", " M9 ")
+    assert LabelSet.load(saved_model / "labels.jsonl")[-1].broader == ("Iron", "M9")
+
+
+@pytest.mark.parametrize("position", range(3))
+def test_a_text_of_a_label_that_is_not_utf8_is_refused(run, saved_model, position):
+    texts = ["M1", "Rats", "rodents"]
+    texts[position] = "R\udcff"
+    message = run("labels", "add", saved_model, *texts[:2], "--description", texts[2], ends=1).stderr
+    assert "'R\\udcff' contains a lone surrogate" in message
+
+
 def test_dry_runs_change_nothing_and_raise_the_same_errors(run, saved_model, tmp_path, make_model):
     before = contents(saved_model)
     result = run("labels", "retire", saved_model, "Iron", "Blood", "--dry-run")
@@ -151,6 +185,21 @@ def test_new_labels_without_known_words_are_reported(run, saved_model):
         message = run("labels", command, saved_model, *rest, "--dry-run").stderr
         assert f"the model knows no word of 1 label: '{rest[1]}'; all such labels get the same score" in message
     assert "knows" not in run("labels", "add", saved_model, "Z2", "Zebrafish", "--description", "milk").stderr
+
+
+def test_a_model_with_rows_notes_new_labels_without_known_words(run, tmp_path, make_model):
+    folder = tmp_path / "model"
+    for part in make_model(problem_type="multi_label_classification", label_rows="full"):
+        part.save_pretrained(folder)
+    assert "no word of 1 label: 'Zebrafish'" in run("labels", "add", folder, "Z", "Zebrafish", "--dry-run").stderr
+
+
+def test_a_model_that_counts_shared_words_notes_only_labels_without_a_word(run, tmp_path, make_model):
+    folder = tmp_path / "model"
+    for part in make_model(problem_type="multi_label_classification", lexical=True):
+        part.save_pretrained(folder)
+    assert "knows no word" not in run("labels", "add", folder, "Z", "Zebrafish", "--dry-run").stderr
+    assert "no word of 1 label: '\N{VIOLIN}'" in run("labels", "add", folder, "V", "\N{VIOLIN}", "--dry-run").stderr
 
 
 def test_a_new_name_that_differs_in_case_from_a_known_name_is_noted(run, write):

@@ -138,7 +138,8 @@ def test_project_descriptions_follow_the_annif_api(client):
         ("mesh/suggest-batch", {"json": {"documents": [{"text": "a"}] * 33}}, 400, "at most 32 items"),
         ("mesh/suggest-batch", {"content": b'{"documents": [{"text": "\\ud800"}]}'}, 400, "has a lone surrogate"),
         ("mesh/suggest-batch", {"json": {"documents": [{"text": "a"}] * 3}}, 400, "send fewer in a request"),
-        ("mesh/learn", {"json": []}, 403, "this service does not learn: start it with --learn FOLDER"),
+        ("mesh/learn", {"json": []}, 400, "body: List should have at least 1 item"),
+        ("mesh/learn", {"json": [{"text": "a", "subjects": []}]}, 403, "does not learn: start it with --learn FOLDER"),
         ("mesh/suggest", {"data": {"text": "a" * 20_000}}, 413, "the request has more than 10,000 bytes"),
     ],
 )
