@@ -23,7 +23,7 @@ from .saved_model import (
 )
 
 if TYPE_CHECKING:
-    from hf_gile import LabelSet
+    from hf_gile import Label, LabelSet
 
 Target = Annotated[
     str, typer.Argument(metavar="MODEL_OR_FILE", help="The folder of a saved model, or a label file (.jsonl, .csv).")
@@ -192,7 +192,7 @@ class Import(LabelColumns):
         bool,
         typer.Option(
             "--update",
-            help="Also replace name, description, synonyms and parents of existing labels, those that the file has.",
+            help="Also replace names, descriptions, synonyms, parents and thresholds of existing labels by the file's.",
         ),
     ] = False
     label_synonyms: LabelSynonyms = None
@@ -224,12 +224,17 @@ def import_(options: Import) -> None:
             return imported
         by_id = {label.id: label for label in imported}
         fields = [name for name in _UPDATED_FIELDS if options.update and any(getattr(new, name) for new in imported)]
-        updated = [
-            replace(label, **{name: getattr(by_id.get(label.id, label), name) for name in fields}) for label in labels
-        ]
+
+        def updated(label: "Label") -> Any:
+            new = by_id.get(label.id, label)
+            threshold = label.threshold
+            if options.update and new.threshold is not None:
+                threshold = new.threshold
+            return replace(label, threshold=threshold, **{name: getattr(new, name) for name in fields})
+
         training = {"seen": False, "count": 0} if Path(target).is_dir() else {}
         added = [replace(label, **training) for label in imported if label.id not in labels]
-        return LabelSet([*updated, *added], source=f"{target} with {source}")
+        return LabelSet([*map(updated, labels), *added], source=f"{target} with {source}")
 
     _change(target, change, options.dry_run, may_be_new=True)
 

@@ -117,6 +117,14 @@ def test_an_update_moves_labels_to_the_parents_of_the_file(run, write):
     assert load_labels(file)[0] == Label("M1", "Rat", broader=("M7", "M8"))
 
 
+def test_an_update_sets_the_thresholds_that_the_file_has(run, write):
+    file = write("labels.csv", "id,name,threshold\nM1,Rats,0.2\nM2,Mice,0.3\n")
+    run("labels", "import", file, write("new.csv", "id,name,threshold\nM1,Rats,0.4\nM2,Mus,\n"))
+    assert [label.threshold for label in load_labels(file)] == [0.2, 0.3]
+    run("labels", "import", file, write("new.csv", "id,name,threshold\nM1,Rats,0.4\nM2,Mus,\n"), "--update")
+    assert [(label.name, label.threshold) for label in load_labels(file)] == [("Rats", 0.4), ("Mus", 0.3)]
+
+
 def test_labels_imported_into_a_model_are_unseen(run, saved_model, write):
     trained = "id,name,seen,count,threshold\nM1,Rats,true,300,0.25\nIron,Iron,true,500,\n"
     run("labels", "import", saved_model, write("other.csv", trained), "--update")
