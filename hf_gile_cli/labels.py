@@ -223,18 +223,19 @@ def import_(options: Import) -> None:
         if not labels:
             return imported
         by_id = {label.id: label for label in imported}
-        fields = [name for name in _UPDATED_FIELDS if options.update and any(getattr(new, name) for new in imported)]
+        fields = [name for name in _UPDATED_FIELDS if any(getattr(new, name) for new in imported)]
 
         def updated(label: "Label") -> Any:
-            new = by_id.get(label.id, label)
-            threshold = label.threshold
-            if options.update and new.threshold is not None:
-                threshold = new.threshold
+            new = by_id.get(label.id)
+            if new is None:
+                return label
+            threshold = label.threshold if new.threshold is None else new.threshold
             return replace(label, threshold=threshold, **{name: getattr(new, name) for name in fields})
 
+        existing = map(updated, labels) if options.update else labels
         training = {"seen": False, "count": 0} if Path(target).is_dir() else {}
         added = [replace(label, **training) for label in imported if label.id not in labels]
-        return LabelSet([*map(updated, labels), *added], source=f"{target} with {source}")
+        return LabelSet([*existing, *added], source=f"{target} with {source}")
 
     _change(target, change, options.dry_run, may_be_new=True)
 
@@ -317,9 +318,9 @@ def _change(target: str, change: Callable[[Any], Any], dry_run: bool, may_be_new
         elif new != old and not dry_run:
             save_labels(new, path.resolve())  # keeps a symbolic link
     counts = _print_changes(old, new)
-    before, after = (note_case((label.text, label.language) for label in labels) for labels in (old, new))
-    if after not in ("", before):
-        note(after)
+    similar = note_case((label.text, label.language) for label in new)
+    if similar and similar != note_case((label.text, label.language) for label in old):
+        note(similar)
     if dry_run:
         note(f"{counts}, not written: {target} has {counted(len(old), 'label')}")
     else:

@@ -72,7 +72,6 @@ OPTIONS = {"gnd_de": ["--text_encoder", "static"]}  # multilingual-e5-small alon
 MOST_WORDS = {"gnd_de": 2_000_000}
 """Maximum number of weights of words that are stored, the largest ones, so that a folder has at most 100 MB."""
 
-
 LARGE = 1 << 21
 """Number of weights from which a table has 8 bits a number."""
 
@@ -129,7 +128,7 @@ def train(name: str, source: TableSource, info: CardInfo, folder: Path) -> Path:
 
 
 def narrowed(weight: Tensor) -> Tensor:
-    """Returns a weight in 16 bits, in 8 if it is a large table; whole numbers in the fewest of 16 bits or more."""
+    """Returns a weight in 16 bits, in 8 if it is a large table; whole numbers in 16, 32 or 64, as they need."""
     if weight.is_floating_point():
         return weight.to(torch.float8_e4m3fn if weight.numel() > LARGE else torch.float16)
     shorter = (weight.to(dtype) for dtype in (torch.int16, torch.int32))
@@ -137,7 +136,7 @@ def narrowed(weight: Tensor) -> Tensor:
 
 
 def keep_words(model: GileForSequenceClassification, most: int) -> None:
-    """Removes the smallest weights of words from the rows of labels, until `most` are left."""
+    """Removes the smallest weights of words from the rows of labels, so that at most `most` are left."""
     rows = model.gile.word_rows
     is_word = rows.ids < NEIGHBOURS
     smaller = int(is_word.sum()) - most
@@ -164,15 +163,15 @@ def store(
     embeds = LabelEmbeds.load(folder, {})
     if embeds is not None:
         embeds._replace(vectors=narrowed(embeds.vectors)).save(folder / EMBEDS_FILE)
-        note_change(folder, EMBEDS_FILE, "model")
+        update_manifest(folder, EMBEDS_FILE, "model")
     if (tokenizer := folder / TOKENIZER_FILE).is_file():  # half of it is white space
         content = json.loads(tokenizer.read_text(encoding="utf-8"))
         tokenizer.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
-        note_change(folder, TOKENIZER_FILE, "processor")
+        update_manifest(folder, TOKENIZER_FILE, "processor")
 
 
-def note_change(folder: Path, file: str, owner: str) -> None:
-    """Notes the new content of a file in the manifest of its owner, the model or the processor."""
+def update_manifest(folder: Path, file: str, owner: str) -> None:
+    """Updates the hash of a changed file in the manifest of its owner, the model or the processor."""
     manifest = read_manifest(folder, owner)
     manifest["files"][file] = compute_digest(folder / file)
     (folder / MANIFESTS[owner]).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
